@@ -1,0 +1,149 @@
+"""What a device is to the rest of the runtime: memory, copies, kernel modules and launches on in-order streams.
+
+Two devices implement it: `cuda:N` through the CUDA driver, and the emulator. Everything above (packages, plans, arrays)
+is written against these protocols alone. Addresses and stream handles are integers, so that they pass unchanged to and
+from DLPack, the CUDA array interface and `__cuda_stream__`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ComputeCapability:
+    """An NVIDIA architecture, as `sm_<major><minor>`."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"sm_{self.major}{self.minor}"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchConfig:
+    """Geometry of a launch: workgroups (CTAs), threads in each, bytes of dynamic shared memory for each."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_memory_bytes: int
+
+
+class Buffer(Protocol):
+    """A block of device memory; freed when closed or collected."""
+
+    @property
+    def address(self) -> int:
+        """Device address, at least 256-byte aligned; 0 for an empty buffer."""
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+
+    def close(self) -> None:
+        """Frees the memory, in order after the work queued on the buffer's stream. Closing twice is harmless."""
+
+
+class Kernel(Protocol):
+    """One entry point of a loaded module."""
+
+    @property
+    def name(self) -> str:
+        """The symbol it was looked up by."""
+
+    @property
+    def parameter_layout(self) -> tuple[tuple[int, int], ...]:
+        """(offset, size) in bytes of each parameter, as the loaded image has them."""
+
+    @property
+    def max_threads_per_block(self) -> int:
+        """Most threads a workgroup of it may have on this device."""
+
+
+class Module(Protocol):
+    """A loaded kernel image."""
+
+    def kernel(self, name: str) -> Kernel:
+        """The entry point `name`; `NotFoundError` where the image has none."""
+
+    def close(self) -> None:
+        """Unloads it. Its kernels must no longer be launched."""
+
+
+class Launch(Protocol):
+    """A launch whose geometry and parameter bytes are fixed but for addresses that may be patched between runs.
+
+    Not thread-safe: whoever owns it runs it from one thread at a time.
+    """
+
+    def set_parameter(self, index: int, value: bytes) -> None:
+        """Replaces parameter `index` by `value`, which has the parameter's size."""
+
+    def run(self, stream: int) -> None:
+        """Queues the launch on `stream`."""
+
+
+@runtime_checkable
+class Device(Protocol):
+    """A machine that runs kernels. All methods may be called from any thread."""
+
+    @property
+    def name(self) -> str:
+        """`cuda:0`, `emulator`."""
+
+    @property
+    def description(self) -> str:
+        """For people: model name and architecture."""
+
+    @property
+    def compute_capability(self) -> ComputeCapability:
+        """The architecture whose code it runs."""
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """DLPack's device type and id: (2, N) for CUDA, (1, 0) for the host."""
+
+    @property
+    def default_stream(self) -> int:
+        """The stream used where a caller names none."""
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Most bytes of shared memory a workgroup may use, with the opt-in where the device has one."""
+
+    def supports_ptx(self, version: tuple[int, int]) -> bool:
+        """Whether the device's compiler takes PTX of that ISA version."""
+
+    def allocate(self, nbytes: int, stream: int) -> Buffer:
+        """Memory of `nbytes`, usable by work queued on `stream` from now on. `DeviceError` when there is none left."""
+
+    def write(self, address: int, data: memoryview, stream: int) -> None:
+        """Copies host bytes to `address`; on return `data` may be reused."""
+
+    def read(self, address: int, data: memoryview, stream: int) -> None:
+        """Copies from `address` into writable host bytes, after all work queued on `stream`; blocks until done."""
+
+    def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Queues a copy between two device addresses."""
+
+    def fill(self, address: int, pattern: bytes, nbytes: int, stream: int) -> None:
+        """Queues a fill with a repeated pattern of 1, 2, 4, 8 or 16 bytes; `nbytes` is a multiple of its length."""
+
+    def load_module(self, image: memoryview, name: str) -> Module:
+        """Loads a PTX or cubin image now, not at first launch. `DeviceError` carries the compiler's log; `name` labels it."""
+
+    def prepare(self, kernel: Kernel, config: LaunchConfig, parameters: Sequence[bytes]) -> Launch:
+        """Fixes geometry and parameter bytes (one item for each of the kernel's parameters) for repeated runs.
+
+        Raises:
+            InputError: a count or size differs from the kernel's layout, or the geometry is over the device's limits.
+        """
+
+    def order(self, first: int, then: int) -> None:
+        """Makes work queued on stream `then` from now on wait for the work queued on stream `first` so far."""
+
+    def synchronize(self, stream: int) -> None:
+        """Blocks until all work queued on `stream` is done; `DeviceError` when any of it failed."""

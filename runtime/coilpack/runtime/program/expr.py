@@ -1,0 +1,78 @@
+"""Integer expressions over the sizes that a caller's arguments have."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+
+class ExprKind(enum.Enum):
+    """Operators; values are the wire codes of `ExprKind` in program_def.fbs (1 and 2 are constant and symbol)."""
+
+    ADD = 3
+    MUL = 4
+    FLOORDIV = 5
+    MOD = 6
+    MIN = 7
+    MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The size that the signature's symbol `name` stands for."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """`kind` applied to two operands; division and remainder round as Python's `//` and `%` do."""
+
+    kind: ExprKind
+    lhs: Expr
+    rhs: Expr
+
+
+# A constant is a plain int: most programs hold nothing else.
+Expr = int | Symbol | Binary
+
+_APPLY: dict[ExprKind, Callable[[int, int], int]] = {
+    ExprKind.ADD: lambda a, b: a + b,
+    ExprKind.MUL: lambda a, b: a * b,
+    ExprKind.FLOORDIV: lambda a, b: a // b,
+    ExprKind.MOD: lambda a, b: a % b,
+    ExprKind.MIN: min,
+    ExprKind.MAX: max,
+}
+
+
+def evaluate(expr: Expr, sizes: Mapping[str, int]) -> int:
+    """The value of `expr` where every symbol has the value that `sizes` gives.
+
+    Raises:
+        KeyError: a symbol is not in `sizes` (a verified program has none such).
+        ZeroDivisionError: a divisor is zero.
+    """
+    if isinstance(expr, int):
+        return expr
+    if isinstance(expr, Symbol):
+        return sizes[expr.name]
+    return _APPLY[expr.kind](evaluate(expr.lhs, sizes), evaluate(expr.rhs, sizes))
+
+
+def binary(kind: ExprKind, lhs: Expr, rhs: Expr) -> Expr:
+    """`kind` applied to both, folded where both are constants (a zero divisor is left for evaluation to report)."""
+    if isinstance(lhs, int) and isinstance(rhs, int):
+        if rhs or kind not in (ExprKind.FLOORDIV, ExprKind.MOD):
+            return _APPLY[kind](lhs, rhs)
+    return Binary(kind, lhs, rhs)
+
+
+def symbols(expr: Expr) -> Iterator[str]:
+    """The names of all symbols in `expr`, with repeats."""
+    if isinstance(expr, Symbol):
+        yield expr.name
+    elif isinstance(expr, Binary):
+        yield from symbols(expr.lhs)
+        yield from symbols(expr.rhs)

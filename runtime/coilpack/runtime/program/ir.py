@@ -1,0 +1,291 @@
+"""The program IR: what the host does to run a model, as plain data.
+
+A `Program` holds the signatures that callers see and, for each target architecture, the kernels and one function body a
+signature. A body is a list of operations over values in single assignment: its arguments, then the results of its
+operations. All memory is explicit: `Alloc` names a place in the arena, `View` retypes memory, `Dispatch` launches a kernel
+on addresses. Wire form: `schemas/program_def.fbs`; text form: `coilpack.runtime.program.text`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.errors import NotFoundError
+from coilpack.runtime.program.expr import Expr, ExprKind, binary
+
+ARENA_ALIGNMENT = (
+    256  # bytes; what cuMemAlloc guarantees, so arena values are as aligned as allocations of their own
+)
+
+
+def contiguous_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Row-major strides, in elements, of an array of that shape."""
+    strides: list[Expr] = []
+    step: Expr = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = binary(ExprKind.MUL, step, size)
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A strided array: element type, shape and strides in elements, outermost dimension first."""
+
+    dtype: DType
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+    @classmethod
+    def contiguous(cls, dtype: DType, shape: tuple[Expr, ...]) -> TensorType:
+        """The row-major type of that shape."""
+        return cls(dtype, shape, contiguous_strides(shape))
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the strides are exactly the row-major ones."""
+        return self.strides == contiguous_strides(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """One value of a function: `name` is for text and messages, identity is the object."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A block of `nbytes` constant bytes, the entry `name` of the weights file."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeSymbol:
+    """A size fixed at call time: dimension `dim` of input number `input`, within [minimum, maximum]."""
+
+    name: str
+    input: int
+    dim: int
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input or output as callers see it; `name` may be empty."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What callers see of the function `name`."""
+
+    name: str
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    symbols: tuple[SizeSymbol, ...] = ()
+
+
+class Access(enum.Flag):
+    """What a kernel does through a pointer."""
+
+    READ = 1
+    WRITE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PointerParameter:
+    """A 64-bit address of `dtype` elements; the code relies on it being a multiple of `alignment` bytes."""
+
+    dtype: DType
+    access: Access
+    alignment: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParameter:
+    """A value of `dtype`, passed in its own width."""
+
+    dtype: DType
+
+
+KernelParameter = PointerParameter | ScalarParameter
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How the export `export_name` of the executable is called: its parameters in the image's order."""
+
+    export_name: str
+    parameters: tuple[KernelParameter, ...]
+
+
+# --- operations ---
+
+# A kernel argument: a value's address, an integer expression, a float immediate, or a null pointer.
+Operand = Value | Expr | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Base of all operations. `location` is the model's source line (`file:line`), for messages only."""
+
+    mnemonic: ClassVar[str]
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Operation):
+    """`result` = the bytes of `storage` from `byte_offset` on."""
+
+    mnemonic: ClassVar[str] = "parameter"
+    result: Value
+    storage: Storage
+    byte_offset: int = 0
+
+
+class AllocSpace(enum.Enum):
+    """Where an `Alloc` takes memory from; values are the wire codes."""
+
+    ARENA = 1
+    OUTPUT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc(Operation):
+    """`result` = `nbytes` of uninitialised memory, `offset` bytes into the arena or of its own for an output."""
+
+    mnemonic: ClassVar[str] = "alloc"
+    result: Value
+    space: AllocSpace
+    nbytes: Expr
+    offset: Expr = 0
+
+
+@dataclass(frozen=True, slots=True)
+class View(Operation):
+    """`result` = the memory of `source`, from `offset` elements (of the result's type) on."""
+
+    mnemonic: ClassVar[str] = "view"
+    result: Value
+    source: Value
+    offset: Expr = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch(Operation):
+    """Launches `kernel` on `grid` workgroups (x, y, z), one operand for each of its parameters."""
+
+    mnemonic: ClassVar[str] = "dispatch"
+    kernel: Kernel
+    grid: tuple[Expr, Expr, Expr]
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy(Operation):
+    """Copies all bytes of `source` over `target`: both contiguous, of the same size."""
+
+    mnemonic: ClassVar[str] = "copy"
+    source: Value
+    target: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Fill(Operation):
+    """Sets every element of the contiguous `target` to the element whose bits are `pattern`."""
+
+    mnemonic: ClassVar[str] = "fill"
+    target: Value
+    pattern: int
+
+
+@dataclass(frozen=True, slots=True)
+class Return(Operation):
+    """Ends the function with its outputs."""
+
+    mnemonic: ClassVar[str] = "return"
+    values: tuple[Value, ...]
+
+
+# --- containers ---
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The body of `signature` for one target; `arguments` are its inputs as values."""
+
+    signature: Signature
+    arguments: tuple[Value, ...]
+    operations: tuple[Operation, ...]
+    arena_nbytes: Expr = 0
+
+    @property
+    def name(self) -> str:
+        """The function's name, which is its signature's."""
+        return self.signature.name
+
+
+class ImageKind(enum.Enum):
+    """The form of the kernels in an executable; values are the wire codes."""
+
+    PTX = 1
+    CUBIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An executable in the package: its kind and the name of its entry."""
+
+    kind: ImageKind
+    entry: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """All that was compiled for one architecture, named as PTX does (`sm_80`, `sm_90a`)."""
+
+    name: str
+    images: tuple[Image, ...]
+    kernels: tuple[Kernel, ...]
+    functions: tuple[Function, ...]
+
+    def function(self, name: str) -> Function:
+        """The body of the function `name`; `NotFoundError` where there is none."""
+        for function in self.functions:
+            if function.name == name:
+                return function
+        raise NotFoundError("function", name, f"target {self.name}", [f.name for f in self.functions])
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole program; `producer` names the writer and its version."""
+
+    producer: str
+    signatures: tuple[Signature, ...]
+    storages: tuple[Storage, ...]
+    targets: tuple[Target, ...] = field(default=())
+
+    def signature(self, name: str) -> Signature:
+        """The signature of the function `name`; `NotFoundError` where there is none."""
+        for signature in self.signatures:
+            if signature.name == name:
+                return signature
+        raise NotFoundError("function", name, "the program", [s.name for s in self.signatures])
+
+
+def results(operation: Operation) -> Iterator[Value]:
+    """The value that an operation defines, if it defines one."""
+    if isinstance(operation, Parameter | Alloc | View):
+        yield operation.result
