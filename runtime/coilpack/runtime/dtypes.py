@@ -104,8 +104,8 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
         return np.dtype(name)
     import ml_dtypes  # only for types that numpy lacks: keeps the common import path short
 
-    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-    return dtype
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
 
 
 _BY_CODE = {d.code: d for d in DType}

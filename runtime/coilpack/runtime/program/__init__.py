@@ -1,0 +1,1 @@
+"""The program IR, its wire and text forms, and its verifier."""

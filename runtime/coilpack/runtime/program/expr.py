@@ -63,9 +63,9 @@ def evaluate(expr: Expr, sizes: Mapping[str, int]) -> int:
 
 def binary(kind: ExprKind, lhs: Expr, rhs: Expr) -> Expr:
     """`kind` applied to both, folded where both are constants (a zero divisor is left for evaluation to report)."""
-    if isinstance(lhs, int) and isinstance(rhs, int):
-        if rhs or kind not in (ExprKind.FLOORDIV, ExprKind.MOD):
-            return _APPLY[kind](lhs, rhs)
+    foldable = isinstance(lhs, int) and isinstance(rhs, int)
+    if foldable and (rhs or kind not in (ExprKind.FLOORDIV, ExprKind.MOD)):
+        return evaluate(Binary(kind, lhs, rhs), {})
     return Binary(kind, lhs, rhs)
 
 

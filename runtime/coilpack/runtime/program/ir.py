@@ -17,9 +17,7 @@ from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import NotFoundError
 from coilpack.runtime.program.expr import Expr, ExprKind, binary
 
-ARENA_ALIGNMENT = (
-    256  # bytes; what cuMemAlloc guarantees, so arena values are as aligned as allocations of their own
-)
+ARENA_ALIGNMENT = 256  # bytes; what cuMemAlloc guarantees, so arena values are as aligned as allocations of their own
 
 
 def contiguous_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
