@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from coilpack.runtime.dtypes import DType
@@ -134,10 +134,9 @@ def test_round_trips_exactly_with_enough_digits(array: np.ndarray) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(alphabet="0123456789xfibuc=[], .-+eEnaM@", max_size=30).filter(lambda text: "@" not in text[:1]))
+@given(st.text(alphabet="0123456789xfibuc=[], .-+eEnaM", max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    if "=@" in text or len(text.split("=")[0]) > 8:
-        return  # files have their own tests; long shapes are huge allocations by request
+    assume(len(text.split("=")[0]) <= 8)  # a long shape is a huge allocation by request
     try:
         found = parse_value(text)
     except InputError as error:
