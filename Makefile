@@ -1,0 +1,58 @@
+# `make demo` and `make test` work in a fresh clone: they make .venv and install pinned packages into it first.
+# The stamps in .venv keep a second run from installing again.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --constraint requirements/constraints.txt
+PACKAGES := -p coilpack.schemas -p coilpack.runtime -p coilpack.cli -p coilpack.compiler
+PINS := pyproject.toml requirements/constraints.txt
+
+.PHONY: help demo test lint types generate check-generated clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo      compile and run the main sample (samples/minilm)"
+	@echo "make test      run the tests"
+	@echo "make lint      check style, formatting and the direction of imports"
+	@echo "make types     check types"
+	@echo "make generate  write the Python code of the schemas"
+	@echo "make clean     remove .venv and build"
+
+$(VENV)/made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "coilpack needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# torch comes first and alone: the pinned build decides what everything after it resolves to.
+$(VENV)/ready-to-compile: $(VENV)/made $(PINS)
+	$(PIP) torch triton
+	$(PIP) --editable '.[compile,samples]'
+	touch $@
+
+$(VENV)/ready-to-develop: $(VENV)/ready-to-compile
+	$(PIP) --editable '.[compile,dev,samples]'
+	touch $@
+
+demo: $(VENV)/ready-to-compile
+	$(BIN)/python samples/minilm/demo.py
+
+test: $(VENV)/ready-to-develop
+	$(BIN)/pytest -n 2 tests
+
+lint: $(VENV)/ready-to-develop
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/ready-to-develop
+	$(BIN)/mypy $(PACKAGES)
+
+generate: $(VENV)/ready-to-develop
+	$(BIN)/python schemas/generate.py
+
+check-generated: $(VENV)/ready-to-develop
+	$(BIN)/python schemas/generate.py --check
+
+clean:
+	rm -rf $(VENV) build
