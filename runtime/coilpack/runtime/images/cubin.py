@@ -1,0 +1,166 @@
+"""Reads the header facts of a cubin: an ELF file for the machine `EM_CUDA`.
+
+NVIDIA documents no more than that; what is used here was read off cubins that ptxas 12.8 and 13.1 wrote for sm_75 to
+sm_120a and compared with what cuobjdump prints of them (tests hold such cubins).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from coilpack.runtime.errors import InvalidFileError
+from coilpack.runtime.images.model import ImageInfo, ParamInfo
+
+_HEADER: Final = struct.Struct("<4sBBBBB7xHHIQQQIHHHHHH")
+_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL: Final = struct.Struct("<IBBHQQ")
+_RECORD: Final = struct.Struct("<BBH")
+_PARAM: Final = struct.Struct("<IHHI")
+
+_EM_CUDA: Final = 190
+_CLASS_64, _LITTLE_ENDIAN = 2, 1
+_SHT_SYMTAB, _SHT_NOBITS = 2, 8
+_STT_FUNC: Final = 2
+_STO_CUDA_ENTRY: Final = 0x10
+
+# Records of `.nv.info.*` and `.nv.compat`: form, attribute, then a value of 16 bits or that many bytes behind.
+_FORM_SIZED: Final = 4
+_ATTRIBUTE_PARAM: Final = 0x17
+_COMPAT_ACCELERATED: Final = 0x09
+
+# ABI version 7 (to sm_90): architecture in bits 0 to 7 of e_flags, bit 11 set for "a".
+# ABI version 8 (Blackwell): in bits 8 to 15; "a" stands in `.nv.compat`.
+_ABI_7, _ABI_8 = 7, 8
+_ABI_7_ACCELERATED: Final = 0x800
+
+
+class _Section(NamedTuple):
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+class _Elf:
+    """Bounds-checked access to the sections of a 64-bit ELF file."""
+
+    def __init__(self, data: bytes | memoryview, file: str, where: str) -> None:
+        self.data, self.file, self.where = memoryview(data), file, where
+        self.size = len(data)
+        # Names may overlap in a hostile file; together they take no more than the file.
+        self.name_budget = self.size
+        if self.size < _HEADER.size:
+            raise self.fail(f"the cubin has {self.size} bytes; an ELF header takes {_HEADER.size}")
+        (_, class_, order, _, _, self.abi, _, machine, _, _, _, table, self.flags, *sizes) = _HEADER.unpack_from(data)
+        (_, _, _, section_size, count, names) = sizes
+        if (class_, order, machine) != (_CLASS_64, _LITTLE_ENDIAN, _EM_CUDA):
+            raise self.fail(
+                f"the ELF file has class {class_}, byte order {order} and machine {machine}; "
+                f"a cubin has {_CLASS_64}, {_LITTLE_ENDIAN} and {_EM_CUDA}"
+            )
+        if section_size != _SECTION.size or table + count * section_size > self.size:
+            raise self.fail(f"{count} section headers of {section_size} bytes at byte {table} do not fit the cubin")
+        self.sections = [_Section(*_SECTION.unpack_from(data, table + i * section_size)) for i in range(count)]
+        self.names = self.section(names)
+
+    def fail(self, problem: str) -> InvalidFileError:
+        return InvalidFileError(self.file, self.where, problem)
+
+    def section(self, index: int) -> _Section:
+        if index >= len(self.sections):
+            raise self.fail(f"the cubin refers to section {index} of {len(self.sections)}")
+        return self.sections[index]
+
+    def content(self, section: _Section) -> memoryview:
+        if section.type == _SHT_NOBITS:
+            return self.data[:0]
+        if section.offset + section.size > self.size:
+            raise self.fail(f"a section of {section.size} bytes at byte {section.offset} does not fit the cubin")
+        return self.data[section.offset : section.offset + section.size]
+
+    def text(self, strings: memoryview, offset: int) -> str:
+        if offset >= len(strings):
+            raise self.fail(f"a name at byte {offset} lies outside its table of {len(strings)} bytes")
+        step, end = 64, offset
+        while True:  # memoryview has no find; names are short
+            piece = bytes(strings[end : end + step])
+            stop = piece.find(0)
+            end += stop if stop >= 0 else len(piece)
+            if stop >= 0:
+                break
+            if end >= len(strings) or end - offset > self.name_budget:
+                raise self.fail(f"the name at byte {offset} of its table does not end")
+            step *= 2
+        self.name_budget -= end - offset
+        if self.name_budget < 0:
+            raise self.fail("the names of the cubin overlap")
+        return str(strings[offset:end], "utf-8", "replace")
+
+
+def _records(elf: _Elf, content: memoryview) -> list[tuple[int, int, memoryview]]:
+    """Returns attribute, value and bytes of each record of an information section."""
+    records = []
+    at = 0
+    while at + _RECORD.size <= len(content):
+        form, attribute, value = _RECORD.unpack_from(content, at)
+        at += _RECORD.size
+        size = value if form == _FORM_SIZED else 0
+        if at + size > len(content):
+            raise elf.fail(f"a record of {size} bytes does not fit its section of {len(content)}")
+        records.append((attribute, value, content[at : at + size]))
+        at += size
+    return records
+
+
+def _target(elf: _Elf, by_name: dict[str, _Section]) -> str:
+    if elf.abi == _ABI_7:
+        return f"sm_{elf.flags & 0xFF}{'a' if elf.flags & _ABI_7_ACCELERATED else ''}"
+    if elf.abi == _ABI_8:
+        compat = by_name.get(".nv.compat")
+        records = _records(elf, elf.content(compat)) if compat else []
+        accelerated = any(a == _COMPAT_ACCELERATED and value & 0xFF == 1 for a, value, _ in records)
+        return f"sm_{elf.flags >> 8 & 0xFF}{'a' if accelerated else ''}"
+    raise elf.fail(f"the cubin has ABI version {elf.abi}; known are {_ABI_7} and {_ABI_8}")
+
+
+def _params(elf: _Elf, section: _Section | None) -> tuple[ParamInfo, ...]:
+    found: dict[int, ParamInfo] = {}
+    for attribute, _, content in _records(elf, elf.content(section)) if section else ():
+        if attribute == _ATTRIBUTE_PARAM and len(content) == _PARAM.size:
+            _, ordinal, offset, packed = _PARAM.unpack(content)
+            # Bits 18 and up hold the size; the record has no alignment of the parameter's own place.
+            size = packed >> 18
+            alignment = min(size & -size, 16) or 1
+            found[ordinal] = ParamInfo(str(ordinal), size, alignment, "", offset)
+    if sorted(found) != list(range(len(found))):
+        raise elf.fail(f"the cubin describes parameters {sorted(found)} of a kernel: some are missing")
+    return tuple(found[ordinal] for ordinal in range(len(found)))
+
+
+def _kernels(elf: _Elf) -> list[str]:
+    """Returns the symbols of functions that are marked as entries."""
+    table = next((section for section in elf.sections if section.type == _SHT_SYMTAB), None)
+    if table is None:
+        raise elf.fail("the cubin has no symbol table")
+    symbols, strings = elf.content(table), elf.content(elf.section(table.link))
+    names = []
+    for name, info, other, _, _, _ in _SYMBOL.iter_unpack(symbols[: len(symbols) // _SYMBOL.size * _SYMBOL.size]):
+        if info & 0xF == _STT_FUNC and other & _STO_CUDA_ENTRY:
+            names.append(elf.text(strings, name))
+    return names
+
+
+def describe_cubin(image: bytes | memoryview, *, file: str, where: str) -> ImageInfo:
+    """Reads the header facts of a cubin; see `describe_image`."""
+    elf = _Elf(image, file, where)
+    strings = elf.content(elf.names)
+    by_name = {elf.text(strings, section.name): section for section in elf.sections}
+    entries = {name: _params(elf, by_name.get(f".nv.info.{name}")) for name in _kernels(elf)}
+    return ImageInfo("cubin", _target(elf, by_name), None, entries)

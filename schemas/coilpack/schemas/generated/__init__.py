@@ -1,0 +1,1 @@
+"""Python made from the schemas by `schemas/generate.py`; do not edit."""
