@@ -87,6 +87,11 @@ class DType(enum.Enum):
         return _BY_NUMPY[dtype.name]
 
     @classmethod
+    def from_numpy_name(cls, name: str) -> DType:
+        """The member that numpy, ml_dtypes and torch call `name`; `KeyError` where there is none."""
+        return _BY_NUMPY[name]
+
+    @classmethod
     def from_dlpack(cls, code: int, bits: int) -> DType:
         """The member for a DLPack type of one lane; `KeyError` where there is none."""
         return _BY_DLPACK[code, bits]

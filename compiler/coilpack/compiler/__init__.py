@@ -1,0 +1,6 @@
+"""Compiles exported PyTorch programs into packages: Inductor's kernels lowered to PTX, and the host program beside them."""
+
+from importlib.metadata import version
+
+PRODUCER = f"coilpack {version('coilpack')}"
+"""Name and version that stand in every file the compiler writes."""

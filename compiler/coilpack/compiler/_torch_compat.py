@@ -1,0 +1,145 @@
+"""Every private name of torch that the compiler relies on, checked when this module is imported.
+
+The rest of the compiler imports them from here alone. Which hooks are needed and why was found by taking each away in
+turn; torch 2.11 to 2.14 have the same ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from coilpack.runtime.errors import CoilpackError
+
+OLDEST, NEWEST = (2, 11), (2, 14)
+
+
+def _version() -> tuple[int, int]:
+    major, minor = torch.__version__.split("+")[0].split(".")[:2]
+    return int(major), int(minor)
+
+
+if not OLDEST <= _version() <= NEWEST:
+    raise CoilpackError(
+        f"torch {torch.__version__} is outside the supported range "
+        f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}; install one of those, as `pip install torch==2.13.0`"
+    )
+
+try:
+    import torch._inductor.config as inductor_config
+    from torch._dynamo.device_interface import (
+        DeviceInterface,
+        get_interface_for_device,
+        register_interface_for_device,
+    )
+    from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.codecache import PyCodeCache
+    from torch._inductor.codegen import wrapper_fxir
+    from torch._inductor.codegen.common import (
+        FileBackedGraphModule,
+        device_codegens,
+        init_backend_registration,
+    )
+    from torch._inductor.codegen.wrapper import LineContext, PythonWrapperCodegen, WrapperLine
+    from torch._inductor.compile_fx import _recursive_joint_graph_passes, compile_fx_inner
+    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.exc import InductorError
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
+    from torch._inductor.virtualized import V
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.nn.attention.flex_attention import _create_empty_block_mask
+
+    FxConverter = wrapper_fxir.FxConverter
+    WrapperFxCodegen = wrapper_fxir.WrapperFxCodegen
+    _REQUIRED = [
+        (FxConverter, "_generate_triton_call"),
+        (FxConverter, "_import_kernel"),
+        (FxConverter, "_lookup_args"),
+        (FxConverter, "_generate_sym_node"),
+        (FxConverter, "_generate_outputs"),
+        (WrapperFxCodegen, "_generate"),
+        (WrapperFxCodegen, "make_zero_buffer"),
+        (InductorChoices, "_finalize_template_configs"),
+        (InductorChoices, "get_conv_configs"),
+        (InductorChoices, "get_flex_attention_fwd_configs"),
+        (CachingAutotuner, "_create_compile_meta"),
+        (CachingAutotuner, "_create_compile_options"),
+        (GridExpr, "eval_slow"),
+    ]
+    for owner, name in _REQUIRED:
+        inspect.getattr_static(owner, name)
+except (ImportError, AttributeError) as error:
+    raise CoilpackError(
+        f"torch {torch.__version__} lacks a name that the compiler needs ({error}); "
+        "supported are the released builds 2.11 to 2.14"
+    ) from error
+
+__all__ = [
+    "CachingAutotuner",
+    "DeviceInterface",
+    "FakeTensor",
+    "FakeTensorMode",
+    "FileBackedGraphModule",
+    "FxConverter",
+    "GridExpr",
+    "InductorChoices",
+    "InductorError",
+    "LineContext",
+    "PyCodeCache",
+    "PythonWrapperCodegen",
+    "V",
+    "WrapperFxCodegen",
+    "WrapperLine",
+    "compile_fx_inner",
+    "cuda_device_guard",
+    "device_codegens",
+    "empty_block_mask",
+    "flex_attention_op",
+    "get_interface_for_device",
+    "inductor_config",
+    "init_backend_registration",
+    "joint_graph_passes",
+    "make_fx",
+    "register_interface_for_device",
+    "select_decomp_table",
+]
+
+empty_block_mask = _create_empty_block_mask
+joint_graph_passes = _recursive_joint_graph_passes
+
+# c10::DeviceType codes (c10/core/DeviceType.h).
+_CUDA, _META, _DEVICE_TYPES = 1, 14, 21
+
+
+@contextmanager
+def cuda_device_guard() -> Iterator[None]:
+    """Gives a CPU build of torch a CUDA device guard that does nothing.
+
+    Operations on fake CUDA tensors (indexing, `copy_`) ask c10 for the guard of device type CUDA, and a CPU build has
+    none: they raise or abort. The guard of the meta device does nothing, whatever its type, so it stands in. A CUDA
+    build keeps its own.
+
+    Raises:
+        CoilpackError: c10's registry of guards is not where it was in the supported versions.
+    """
+    if torch.version.cuda is not None:
+        yield
+        return
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+    try:
+        registry = (ctypes.c_void_p * _DEVICE_TYPES).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
+    except ValueError as error:
+        raise CoilpackError(f"torch {torch.__version__}: no device guard registry in libc10 ({error})") from error
+    before = registry[_CUDA]
+    registry[_CUDA] = before or registry[_META]
+    try:
+        yield
+    finally:
+        registry[_CUDA] = before

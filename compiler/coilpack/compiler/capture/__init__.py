@@ -1,0 +1,1 @@
+"""Captures exported programs as host programs and Triton kernels, through Inductor."""

@@ -1,0 +1,180 @@
+"""Turns a captured host graph into a function of the program IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from coilpack.compiler.capture.host_graph import HostGraph, dispatch
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.errors import UnsupportedError
+from coilpack.runtime.program import ir
+
+
+@dataclass(frozen=True)
+class WeightRef:
+    """Where a constant tensor lies: a storage of the program and a byte offset into it."""
+
+    storage: ir.Storage
+    byte_offset: int
+
+
+@dataclass(frozen=True)
+class BoundKernel:
+    """A kernel of the program, with the captured argument name behind each of its parameters, in the image's order."""
+
+    kernel: ir.Kernel
+    argument_names: tuple[str, ...]
+
+
+def tensor_type(tensor: Any, what: str) -> ir.TensorType:
+    """The IR type of a (fake) tensor; `UnsupportedError` naming `what` for dynamic sizes or unknown element types."""
+    try:
+        dtype = DType.from_numpy_name(str(tensor.dtype).removeprefix("torch."))
+    except KeyError as error:
+        raise UnsupportedError(f"{what} has element type {tensor.dtype}, which no kernel parameter can have") from error
+    sizes = (*tensor.shape, *tensor.stride())
+    if not all(isinstance(size, int) for size in sizes):
+        raise UnsupportedError(f"{what} has a dynamic size {tuple(tensor.shape)}; export the model with static shapes")
+    return ir.TensorType(dtype, tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def extent_bytes(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
+    """Bytes from the first to the end of the last element of a strided array; 0 if it has no elements."""
+    if 0 in shape:
+        return 0
+    return (1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))) * itemsize
+
+
+def build_function(
+    signature: ir.Signature,
+    host: HostGraph,
+    bindings: list[WeightRef | int],
+    constants: Mapping[str, WeightRef],
+    kernels: Mapping[str, BoundKernel],
+) -> ir.Function:
+    """The body of `signature` from its host graph.
+
+    Args:
+        signature: what callers see.
+        host: the captured graph.
+        bindings: for each placeholder of the graph, the weight it is or the number of the input it is.
+        constants: for each tensor that Inductor added, where it lies.
+        kernels: for each captured kernel, the kernel of the program.
+
+    Raises:
+        UnsupportedError: the graph does something that the IR cannot express; names it.
+    """
+    arguments = tuple(
+        ir.Value(argument.name or f"arg{i}", argument.type) for i, argument in enumerate(signature.inputs)
+    )
+    builder = _Builder(arguments, bindings, constants, kernels)
+    for node in host.graph.nodes:
+        builder.add(node)
+    return ir.Function(signature, arguments, tuple(builder.operations))
+
+
+@dataclass
+class _Builder:
+    arguments: tuple[ir.Value, ...]
+    bindings: list[WeightRef | int]
+    constants: Mapping[str, WeightRef]
+    kernels: Mapping[str, BoundKernel]
+    operations: list[ir.Operation] = field(default_factory=list)
+    values: dict[torch.fx.Node, ir.Value] = field(default_factory=dict)
+    roots: dict[ir.Value, ir.Value] = field(default_factory=dict)  # a view's underlying memory
+    placeholders: int = 0
+
+    def add(self, node: torch.fx.Node) -> None:
+        key = node.target if node.op == "call_function" else node.op
+        handler = _HANDLERS.get(key)
+        if handler is None:
+            raise UnsupportedError(f"Inductor's host program calls {node.target}, which has no counterpart in the IR")
+        handler(self, node)
+
+    def define(self, node: torch.fx.Node, value: ir.Value, root: ir.Value | None = None) -> None:
+        self.values[node] = value
+        self.roots[value] = root or value
+
+    def placeholder(self, node: torch.fx.Node) -> None:
+        binding = self.bindings[self.placeholders]
+        self.placeholders += 1
+        if isinstance(binding, int):
+            self.define(node, self.arguments[binding])
+        elif node.users:
+            self.weight(node, binding, node.meta["val"])
+
+    def get_attr(self, node: torch.fx.Node) -> None:
+        name = str(node.target)
+        if node.users:
+            self.weight(node, self.constants[name], node.meta["val"])
+
+    def weight(self, node: torch.fx.Node, weight: WeightRef, tensor: Any) -> None:
+        value = ir.Value(node.name, tensor_type(tensor, f"weight {weight.storage.name!r}"))
+        self.operations.append(ir.Parameter(value, weight.storage, weight.byte_offset))
+        self.define(node, value)
+
+    def empty_strided(self, node: torch.fx.Node) -> None:
+        shape, strides = map(tuple, node.args[:2])  # type: ignore[arg-type]
+        dtype = DType.from_numpy_name(str(node.kwargs["dtype"]).removeprefix("torch."))
+        value = ir.Value(node.name, ir.TensorType(dtype, shape, strides))
+        nbytes = extent_bytes(shape, strides, dtype.itemsize)
+        self.operations.append(ir.Alloc(value, ir.AllocSpace.ARENA, nbytes))
+        self.define(node, value)
+
+    def as_strided(self, node: torch.fx.Node) -> None:
+        # torch's offset counts from the start of the memory, not from the tensor that is viewed.
+        source, shape, strides, offset = node.args
+        assert isinstance(source, torch.fx.Node)
+        root = self.roots[self.values[source]]
+        dtype = self.values[source].type.dtype
+        value = ir.Value(node.name, ir.TensorType(dtype, tuple(shape), tuple(strides)))  # type: ignore[arg-type]
+        assert isinstance(offset, int)
+        self.operations.append(ir.View(value, root, offset))
+        self.define(node, value, root)
+
+    def zero(self, node: torch.fx.Node) -> None:
+        target = node.args[0]
+        assert isinstance(target, torch.fx.Node)
+        self.operations.append(ir.Fill(self.values[target], 0))
+        self.values[node] = self.values[target]
+
+    def launch(self, node: torch.fx.Node) -> None:
+        name, grid, operands = node.args
+        bound = self.kernels[str(name)]
+        assert isinstance(operands, Mapping)
+        resolved = tuple(self.operand(bound, operands, argument) for argument in bound.argument_names)
+        self.operations.append(ir.Dispatch(bound.kernel, grid, resolved))  # type: ignore[arg-type]
+
+    def operand(self, bound: BoundKernel, operands: Mapping[str, Any], argument: str) -> ir.Operand:
+        if argument not in operands:
+            raise UnsupportedError(
+                f"kernel {bound.kernel.export_name!r}: its image takes {argument!r}, which the launch does not pass; "
+                f"it passes {sorted(operands)}"
+            )
+        operand = operands[argument]
+        if isinstance(operand, torch.fx.Node):
+            return self.values[operand]
+        return int(operand) if isinstance(operand, bool) else operand
+
+    def output(self, node: torch.fx.Node) -> None:
+        values = node.args[0]
+        assert isinstance(values, tuple)
+        for number, value in enumerate(values):
+            if not isinstance(value, torch.fx.Node):
+                raise UnsupportedError(f"output {number} of the model is {value!r}, not a tensor; return tensors only")
+        self.operations.append(ir.Return(tuple(self.values[value] for value in values)))
+
+
+_HANDLERS: Mapping[Any, Callable[[_Builder, torch.fx.Node], None]] = {
+    "placeholder": _Builder.placeholder,
+    "get_attr": _Builder.get_attr,
+    "output": _Builder.output,
+    torch.empty_strided: _Builder.empty_strided,
+    torch.as_strided: _Builder.as_strided,
+    torch.ops.aten.zero_.default: _Builder.zero,
+    dispatch: _Builder.launch,
+}

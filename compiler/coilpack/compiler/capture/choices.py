@@ -1,0 +1,195 @@
+"""Chooses one configuration for each kernel from the target's numbers, without running anything.
+
+Templates (matrix products, convolutions, attention) are chosen before Inductor generates their source, so that their
+epilogues are fused; with a single choice Inductor benchmarks nothing. Pointwise and reduction kernels carry a few
+configurations, of which Inductor's first is its own heuristic's answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.targets import Target
+from coilpack.runtime.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A matrix-product configuration: tile sizes in elements, pipeline stages, warps in a workgroup."""
+
+    m: int
+    n: int
+    k: int
+    stages: int
+    warps: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Tile:
+        """From a template's keyword arguments."""
+        return cls(
+            options["BLOCK_M"], options["BLOCK_N"], options["BLOCK_K"], options["num_stages"], options["num_warps"]
+        )
+
+    def shared_bytes(self, itemsize: int) -> int:
+        """Shared memory that the pipelined operand tiles take, in bytes."""
+        return (self.m + self.n) * self.k * itemsize * max(self.stages - 1, 1)
+
+
+# Cycles, from the latencies published for Ampere to Hopper; only their ratios matter for the ranking.
+_MEMORY_LATENCY = 700.0
+_STEP_OVERHEAD = 60.0
+_TENSOR_FLOPS = 2048.0  # fused multiply-adds a cycle and multiprocessor, 16-bit operands
+_SIMT_FLOPS = 128.0  # the same without tensor cores
+_BYTES_PER_CYCLE = 32.0  # of device memory and L2, for one multiprocessor when all are busy
+_WARPS_FOR_FULL_RATE = 8
+
+
+def matmul_cycles(tile: Tile, m: int, n: int, k: int, batch: int, itemsize: int, tensor_cores: bool, sms: int) -> float:
+    """Estimated cycles of a tiled matrix product: waves of workgroups, each a pipelined loop over `k`.
+
+    A step costs the larger of arithmetic and operand traffic, at least the share of memory latency that the pipeline
+    does not hide. Workgroups that fit together on a multiprocessor share its arithmetic and bandwidth.
+    """
+    groups = math.ceil(m / tile.m) * math.ceil(n / tile.n) * batch
+    steps = math.ceil(k / tile.k)
+    resident = min(math.ceil(groups / sms), max(1, 16 // tile.warps))
+    rate = (_TENSOR_FLOPS * 2 / itemsize) if tensor_cores else _SIMT_FLOPS
+    rate *= min(1.0, tile.warps * resident / _WARPS_FOR_FULL_RATE)
+    arithmetic = tile.m * tile.n * tile.k * resident / rate
+    traffic = (tile.m + tile.n) * tile.k * itemsize * resident / _BYTES_PER_CYCLE
+    latency = _MEMORY_LATENCY / max(tile.stages - 1, 1)
+    step = max(arithmetic, traffic, latency) + _STEP_OVERHEAD
+    epilogue = tile.m * tile.n * 4 * resident / _BYTES_PER_CYCLE
+    waves = math.ceil(groups / (sms * resident))
+    return waves * (_MEMORY_LATENCY + steps * step + epilogue)
+
+
+class StaticChoices(compat.InductorChoices):  # type: ignore[misc]
+    """Inductor's choice handler with a cost model in place of its benchmarks.
+
+    Args:
+        target: whose multiprocessors and shared memory count.
+        shared_memory_budget: bytes of shared memory that a template may be expected to take; lowered by the caller when
+            a kernel turned out to need more than the target has.
+    """
+
+    def __init__(self, target: Target, shared_memory_budget: int) -> None:
+        super().__init__()
+        self._target = target
+        self._budget = shared_memory_budget
+
+    def uuid(self) -> str:
+        """Identifies the policy in Inductor's caches."""
+        return f"coilpack-{self._target.name}-{self._budget}"
+
+    def _finalize_template_configs(
+        self,
+        template_choices: dict[str, Any],
+        kernel_inputs: Any,
+        templates: list[Any],
+        op_name: str,
+        kwarg_overrides: Any = None,
+    ) -> list[Any]:
+        choices = super()._finalize_template_configs(
+            template_choices, kernel_inputs, templates, op_name, kwarg_overrides
+        )
+        tiled = [c for c in choices if "BLOCK_M" in c.params.to_kwargs()]
+        if not tiled:
+            return choices
+        return [self._best(tiled, kernel_inputs, op_name)]
+
+    def _best(self, choices: Sequence[Any], kernel_inputs: Any, op_name: str) -> Any:
+        m, n, k = (max(1, int(size)) for size in kernel_inputs.mnk_hinted())
+        dtype = kernel_inputs.dtype(0)
+        batch = _batch(kernel_inputs)
+        tensor_cores = dtype != torch.float64 and (dtype != torch.float32 or _tf32_allowed())
+        fitting = [c for c in choices if Tile.of(c.params.to_kwargs()).shared_bytes(dtype.itemsize) <= self._budget]
+        if not fitting:
+            raise UnsupportedError(
+                f"{op_name} of {m}x{k} by {k}x{n} ({dtype}): none of {len(choices)} template configurations fits "
+                f"{self._budget} bytes of shared memory on {self._target.name}"
+            )
+
+        def cost(choice: Any) -> tuple[float, int]:
+            tile = Tile.of(choice.params.to_kwargs())
+            sms = self._target.multiprocessor_count
+            cycles = matmul_cycles(tile, m, n, k, batch, dtype.itemsize, tensor_cores, sms)
+            return cycles, tile.shared_bytes(dtype.itemsize)
+
+        return min(fitting, key=cost)
+
+    def get_flex_attention_fwd_configs(
+        self, head_dim: int, dtype: torch.dtype, device_type: str | None = "cuda"
+    ) -> list[Any]:
+        """The largest configuration whose tiles fit the budget; the smallest there is if none does."""
+        configs = super().get_flex_attention_fwd_configs(head_dim, dtype, device_type)
+        default = configs[-1]  # Inductor puts its heuristic's answer last, behind autotuning candidates
+        smaller = _halvings(default)
+        fitting = [c for c in smaller if _flex_shared_bytes(c, head_dim, dtype.itemsize) <= self._budget]
+        return fitting[:1] or smaller[-1:]
+
+    def get_conv_configs(self, device_type: str | None = "cuda") -> Any:
+        """Inductor's convolution configurations, cut to the one that the cost model prefers."""
+        generate = super().get_conv_configs(device_type)
+
+        def best(m: Any, n: Any, k: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
+            configs = list(generate(m, n, k, *args, **kwargs))
+            itemsize = kwargs.get("dtype_size") or 4
+            sms = self._target.multiprocessor_count
+
+            def cost(config: Any) -> float:
+                tile = Tile.of({**config.kwargs, "num_stages": config.num_stages, "num_warps": config.num_warps})
+                if tile.shared_bytes(itemsize) > self._budget:
+                    return math.inf
+                return matmul_cycles(tile, int(m), int(n), int(k), 1, itemsize, itemsize < 4, sms)
+
+            return [min(configs, key=cost)] if configs else []
+
+        return best
+
+
+def _tf32_allowed() -> bool:
+    return bool(torch.backends.cuda.matmul.allow_tf32)
+
+
+def _batch(kernel_inputs: Any) -> int:
+    """Product of the leading dimensions of the first operand of a batched product; 1 for a plain one."""
+    shape = kernel_inputs.shapes_hinted()[0]
+    return math.prod(int(size) for size in shape[:-2]) if len(shape) > 2 else 1
+
+
+def _flex_shared_bytes(config: Any, head_dim: int, itemsize: int) -> int:
+    """Query tile, and key and value tiles for each pipeline stage, in bytes."""
+    rows = config.block_m + 2 * config.block_n * max(config.num_stages - 1, 1)
+    return int(rows * head_dim * itemsize)
+
+
+def _halvings(config: Any) -> list[Any]:
+    """`config`, then ever smaller ones: fewer stages first, then smaller tiles, down to 16 rows."""
+    import dataclasses
+
+    found = [config]
+    while True:
+        last = found[-1]
+        if last.num_stages > 1:
+            found.append(dataclasses.replace(last, num_stages=last.num_stages - 1))
+        elif max(last.block_m, last.block_n) > 16:
+            halved = {name: max(getattr(last, name) // 2, 16) for name in ("block_m", "block_n")}
+            found.append(dataclasses.replace(last, **halved))
+        else:
+            return found
+
+
+def choose_config(tuner: Any, target: Target) -> Any:
+    """The one configuration of a captured kernel: Inductor's first, which is its own heuristic's answer."""
+    del target
+    configs = list(tuner.configs)
+    if not configs:
+        raise UnsupportedError(f"kernel {tuner.fn.__name__} has no configuration to compile")
+    return configs[0]

@@ -1,0 +1,279 @@
+"""Runs Inductor on a retraced graph and takes its host program as an FX graph, its kernels as tuners.
+
+Inductor's FX wrapper hands over the host program; the subclasses here change what it does with kernels (nothing is
+compiled or launched while capturing) and refuse what is no Triton kernel. In the resulting graph a launch is a call of
+`dispatch(kernel_name, grid, operands)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+
+from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.capture.choices import StaticChoices, choose_config
+from coilpack.compiler.capture.retrace import Retraced
+from coilpack.compiler.capture.source_location import first_known
+from coilpack.compiler.targets import Target
+from coilpack.runtime.errors import CoilpackError, UnsupportedError
+
+_SETTINGS: Mapping[str, Any] = {
+    "fx_wrapper": True,
+    "compile_threads": 1,
+    "alignment_asserts": False,
+    "size_asserts": False,
+    "nan_asserts": False,
+    "scalar_asserts": False,
+    "shape_padding": False,  # would benchmark real tensors
+    "joint_graph_constant_folding": False,  # would run kernels
+    "assert_indirect_indexing": False,  # leaves no device assertion in the PTX
+    "allow_buffer_reuse": False,  # the arena is planned over the whole function instead
+    "max_autotune_gemm": True,
+    "max_autotune_gemm_backends": "TRITON",
+    "max_autotune_conv_backends": "TRITON",
+    "autotune_fallback_to_aten": False,
+    "benchmark_epilogue_fusion": False,
+    "force_disable_caches": True,  # our own cache holds finished kernels; this one would hide changed hooks
+}
+
+
+@dataclass(frozen=True)
+class CapturedKernel:
+    """A Triton kernel as Inductor generated it, with the one configuration that was chosen."""
+
+    name: str
+    tuner: Any
+    config: Any
+
+    @property
+    def signature(self) -> Mapping[str, str]:
+        """Argument names to Triton types, `constexpr` included, in declaration order."""
+        return dict(self.tuner.triton_meta["signature"])
+
+    @property
+    def mutated(self) -> frozenset[str]:
+        """Names of pointer arguments that the kernel writes."""
+        return frozenset(self.tuner.mutated_arg_names)
+
+
+@dataclass
+class HostGraph:
+    """The captured program: `graph` launches `kernels`; `constants` are tensors that Inductor added."""
+
+    graph: torch.fx.Graph
+    kernels: dict[str, CapturedKernel]
+    constants: dict[str, torch.Tensor]
+
+
+def dispatch(kernel: str, grid: tuple[Any, ...], operands: Mapping[str, Any]) -> None:
+    """Marks a launch in the host graph; never called."""
+    raise AssertionError(f"{kernel}: dispatch nodes are data ({grid}, {operands})")
+
+
+def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> HostGraph:
+    """Compiles the retraced graph with Inductor up to its host program.
+
+    Must run inside `offline.target_device(target)`.
+
+    Raises:
+        UnsupportedError: an operation does not become a Triton kernel; names the operation and its source line.
+    """
+    sink = _Sink(target)
+    with (
+        _wrapper_installed(sink),
+        compat.V.set_choices_handler(choices),
+        compat.inductor_config.patch(**_SETTINGS),
+        compat.V.set_fake_mode(retraced.fake_mode),
+        retraced.fake_mode,
+        torch.no_grad(),
+    ):
+        try:
+            compat.joint_graph_passes(retraced.graph_module)
+            compat.compile_fx_inner(retraced.graph_module, retraced.inputs, is_inference=True, fx_wrapper=True)
+        except CoilpackError:
+            raise
+        except Exception as error:
+            raise _explain(error) from error
+    assert sink.result is not None
+    return sink.result
+
+
+def _explain(error: Exception) -> CoilpackError:
+    """An error of Inductor as one of ours: the first of ours in its chain, or its own words."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, CoilpackError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    summary = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return UnsupportedError(f"Inductor cannot compile the model for a GPU: {type(error).__name__}: {summary}")
+
+
+@dataclass
+class _Sink:
+    """What one capture collects."""
+
+    target: Target
+    kernels: dict[str, CapturedKernel] = field(default_factory=dict)
+    result: HostGraph | None = None
+
+
+@contextmanager
+def _wrapper_installed(sink: _Sink) -> Iterator[None]:
+    compat.init_backend_registration()
+    codegens = compat.device_codegens["cuda"]
+    before = codegens.fx_wrapper_codegen
+
+    class Wrapper(_Wrapper):
+        capture_sink = sink
+
+    codegens.fx_wrapper_codegen = Wrapper
+    try:
+        yield
+    finally:
+        codegens.fx_wrapper_codegen = before
+
+
+@dataclasses.dataclass
+class _ZeroLine(compat.WrapperLine):  # type: ignore[misc]
+    """Zeroing a buffer as a line of its own; upstream writes it as a raw string, which its FX converter refuses."""
+
+    wrapper: Any
+    name: str
+
+    def codegen(self, code: Any) -> None:
+        code.writeline(f"{self.name}.zero_()")
+
+    @staticmethod
+    def codegen_fx(converter: Any) -> Callable[[Any], None]:
+        def emit(line: _ZeroLine) -> None:
+            converter.gm.graph.call_function(torch.ops.aten.zero_.default, (converter.buffer_to_node[line.name],))
+
+        return emit
+
+
+class _Wrapper(compat.WrapperFxCodegen):  # type: ignore[misc]
+    """Hands the wrapper's lines to the converter below and keeps its graph."""
+
+    capture_sink: _Sink
+
+    def _generate(self, is_inference: bool) -> tuple[Any, None]:
+        self.run_wrapper_ir_passes(is_inference)
+        converter = _Converter(
+            lines=self.lines,
+            prologue="",
+            graph_inputs=self.get_fx_graph_inputs(),
+            graph_outputs=self.get_graph_outputs(),
+            subgms=self.subgms,
+            is_subgraph=self.is_subgraph,
+        )
+        converter.sink = self.capture_sink
+        graph_module = converter.generate()
+        self.capture_sink.result = HostGraph(
+            graph_module.graph, self.capture_sink.kernels, dict(compat.V.graph.constants)
+        )
+        return compat.FileBackedGraphModule(graph_module, self.compile_graph(graph_module)), None
+
+    def compile_graph(self, gm: torch.fx.GraphModule) -> Callable[..., Any]:
+        return gm.forward
+
+    def make_zero_buffer(self, name: str) -> _ZeroLine:
+        return _ZeroLine(self, name)
+
+
+class _KernelLoader:
+    """Stands in for `async_compile` in the definition of a kernel: loads its source, compiles nothing."""
+
+    def triton(self, name: str, source: str, device_str: str = "cuda") -> Any:  # noqa: ARG002 (upstream's signature)
+        return getattr(compat.PyCodeCache.load(source), name)
+
+
+class _Converter(compat.FxConverter):  # type: ignore[misc]
+    """Turns wrapper lines into the host graph; what it does not know is an error, never skipped."""
+
+    sink: _Sink
+
+    def generate(self) -> torch.fx.GraphModule:
+        self._generate_graph_inputs()
+        self._generate_graph_constants()
+        self._generate_subgm_getattrs()
+        self._generate_graph_input_shapes()
+        for line in self.lines:
+            if isinstance(line, compat.WrapperLine):
+                line.codegen_fx(self)(line)
+            elif not isinstance(line, compat.LineContext):
+                raise UnsupportedError(f"Inductor's host program has a line of raw code: {str(line).strip()!r}")
+        self.gm.graph.output(tuple(self._generate_buffer(node) for node in self.graph_outputs))
+        return self.gm
+
+    def _import_kernel(self, code: str, kernel_name: str) -> Any:
+        namespace: dict[str, Any] = {"async_compile": _KernelLoader()}
+        exec(code, namespace)  # noqa: S102 (Inductor's own output, as torch runs it)
+        tuner = namespace[kernel_name]
+        config = choose_config(tuner, self.sink.target)
+        self.sink.kernels[kernel_name] = CapturedKernel(kernel_name, tuner, config)
+        return tuner
+
+    def _generate_triton_call(self, line: Any) -> None:
+        kernel = self.sink.kernels[line.kernel_name]
+        operands, grid = _bind(kernel, self._lookup_args(line.call_args))
+        self.gm.graph.call_function(dispatch, (kernel.name, grid, operands))
+
+    def _refuse(self, ir_node: Any) -> NoReturn:
+        op = getattr(ir_node, "op_overload", None) or getattr(ir_node, "python_kernel_name", None) or type(ir_node)
+        raise UnsupportedError(
+            f"{op} at {first_known(ir_node.get_origins())} has no Triton kernel: Inductor would call a library for it. "
+            "Express it with operations that Inductor fuses, or keep it outside the exported model"
+        )
+
+    def _generate_extern_kernel_common(self, kernel: Any, out_ir_node: Any) -> None:  # noqa: ARG002
+        self._refuse(kernel)
+
+    def _generate_fallback_call(self, ir_node: Any, args: Any = None, kwargs: Any = None) -> None:  # noqa: ARG002
+        self._refuse(ir_node)
+
+    def _generate_conditional(self, line: Any) -> None:
+        self._refuse(line.node)
+
+    def _generate_dynamic_scalar(self, line: Any) -> None:
+        self._refuse(line.node)
+
+
+def _bind(kernel: CapturedKernel, args: tuple[Any, ...]) -> tuple[dict[str, Any], tuple[int, int, int]]:
+    """Launch arguments by name, and the grid.
+
+    Inductor passes what is not in the configuration, in the signature's order; where a constant of the signature was
+    not passed it is known from the metadata. Grid arguments of templates follow at the end.
+    """
+    tuner, config = kernel.tuner, kernel.config
+    extra = list(tuner.inductor_meta.get("extra_launcher_args") or ())
+    passed, tail = args[: len(args) - len(extra)], args[len(args) - len(extra) :]
+    constants = dict(tuner.triton_meta.get("constants") or {})
+    names = [name for name in kernel.signature if name not in config.kwargs]
+    if len(names) != len(passed):
+        names = [name for name in names if name not in constants]
+    if len(names) != len(passed):
+        raise UnsupportedError(
+            f"kernel {kernel.name} is launched with {len(passed)} arguments for {len(names)} parameters {names}"
+        )
+    operands = dict(zip(names, map(_plain, passed), strict=True))
+    environment = {**constants, **operands, **dict(zip(extra, map(_plain, tail), strict=True))}
+    grid = compat.GridExpr.from_meta(tuner.inductor_meta, config).eval_slow(environment)
+    x, y, z = (int(size) for size in grid)
+    return operands, (x, y, z)
+
+
+def _plain(argument: Any) -> Any:
+    """Sympy numbers as Python numbers; nodes, None and Python numbers as they are."""
+    if isinstance(argument, torch.fx.Node | float | bool | int) or argument is None:
+        return argument
+    if getattr(argument, "is_Integer", False):
+        return int(argument)
+    if getattr(argument, "is_Float", False):
+        return float(argument)
+    raise UnsupportedError(f"a kernel argument depends on a dynamic size ({argument}); export with static shapes")

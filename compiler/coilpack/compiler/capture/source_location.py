@@ -1,0 +1,21 @@
+"""Where in the model's source an operation came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+UNKNOWN = "an unknown source line"
+
+
+def source_location(node: Any) -> str:
+    """`file:line` of the model's innermost frame that made an FX node; `an unknown source line` where none is kept."""
+    frames = _FRAME.findall(getattr(node, "meta", {}).get("stack_trace") or "")
+    return ":".join(frames[-1]) if frames else UNKNOWN
+
+
+def first_known(nodes: Iterable[Any]) -> str:
+    """The first known location among FX nodes."""
+    return next((where for where in map(source_location, nodes) if where != UNKNOWN), UNKNOWN)

@@ -1,0 +1,281 @@
+"""Compiles exported programs for one target: capture, kernels, functions, executables.
+
+Runs in a process of its own for each target, because Inductor bakes the device into module-level caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from coilpack.compiler.passes.plan_memory import PlanMemory
+from torch.export.graph_signature import InputKind, OutputKind
+
+from coilpack.compiler import PRODUCER
+from coilpack.compiler.bundle import Constant, TargetBundle
+from coilpack.compiler.cache import Cache
+from coilpack.compiler.capture.build_function import BoundKernel, WeightRef, build_function, tensor_type
+from coilpack.compiler.capture.choices import StaticChoices
+from coilpack.compiler.capture.host_graph import CapturedKernel, HostGraph, run_inductor
+from coilpack.compiler.capture.offline import target_device
+from coilpack.compiler.capture.retrace import retrace
+from coilpack.compiler.kernels.lower import KernelCompiler
+from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
+from coilpack.compiler.kernels.source import KernelSource
+from coilpack.compiler.targets import PtxVersion, Target
+from coilpack.compiler.weights import Weights
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.errors import UnsupportedError
+from coilpack.runtime.executable import BindingFlags, Executable, Export, write_executable
+from coilpack.runtime.executable.names import unique_kernel_names
+from coilpack.runtime.program import ir
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What decides the code of one target.
+
+    Attributes:
+        image_kinds: which forms of the kernels to make.
+        ptx_version: the PTX ISA version to write; None for the target's default.
+        float32_matmul_precision: as `torch.set_float32_matmul_precision` takes it: `highest` multiplies in IEEE
+            float32, `high` in TF32.
+    """
+
+    image_kinds: tuple[ir.ImageKind, ...] = (ir.ImageKind.PTX, ir.ImageKind.CUBIN)
+    ptx_version: PtxVersion | None = None
+    float32_matmul_precision: str = "highest"
+
+
+def compile_target(
+    programs: Mapping[str, torch.export.ExportedProgram],
+    target: Target,
+    options: TargetOptions,
+    *,
+    jobs: int,
+    cache: Cache | None,
+    progress: Progress,
+) -> TargetBundle:
+    """Compiles the functions `programs` for `target`.
+
+    Raises:
+        UnsupportedError: something cannot be lowered; names the operation and its source line.
+        CoilpackError: kernels cannot be compiled.
+    """
+    torch.set_float32_matmul_precision(options.float32_matmul_precision)
+    weights = Weights()
+    functions: list[ir.Function] = []
+    kernels: list[ir.Kernel] = []
+    compiled: list[LoweredKernel] = []
+    constants: dict[str, Constant] = {}
+    compiler = KernelCompiler(
+        target,
+        ptx_version=options.ptx_version,
+        cubin=ir.ImageKind.CUBIN in options.image_kinds,
+        jobs=jobs,
+        cache=cache,
+    )
+    with target_device(target), compiler:
+        for name, program in programs.items():
+            references = weights.add_program(program)
+            captured = _Function(name, program, references, options, compiler, progress).compile()
+            functions.append(captured.function)
+            kernels.extend(captured.kernels)
+            compiled.extend(captured.compiled)
+            constants.update(captured.constants)
+    images = tuple(
+        ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in options.image_kinds
+    )
+    executables = {image.entry: _executable(image.kind, kernels, compiled) for image in images}
+    used = {op.storage for f in functions for op in f.operations if isinstance(op, ir.Parameter)}
+    program_ir = ir.Program(
+        producer=PRODUCER,
+        signatures=tuple(f.signature for f in functions),
+        storages=tuple(sorted(used, key=lambda s: s.name)),
+        targets=(ir.Target(target.ptx_name, images, tuple(kernels), tuple(functions)),),
+    )
+    return TargetBundle(program_ir, executables, constants)
+
+
+@dataclass
+class _Compiled:
+    """One function with its kernels, in the same order twice."""
+
+    function: ir.Function
+    kernels: list[ir.Kernel]
+    compiled: list[LoweredKernel]
+    constants: dict[str, Constant] = field(default_factory=dict)
+
+
+@dataclass
+class _Function:
+    """The compilation of one function."""
+
+    name: str
+    program: torch.export.ExportedProgram
+    weights: Mapping[str, WeightRef]
+    options: TargetOptions
+    compiler: KernelCompiler
+    progress: Progress
+
+    @property
+    def target(self) -> Target:
+        return self.compiler.target
+
+    def compile(self) -> _Compiled:
+        """Captures and compiles; when a kernel needs more than the target has, again with smaller tiles.
+
+        The estimate that chose a template's tiles is not exact, so its budget shrinks until the kernels fit; attention
+        falls back to plain arithmetic on the way.
+        """
+        signature, bindings = self._interface()
+        limit = self.target.shared_memory_per_block_optin
+        attempts = [(limit, True), (limit // 2, True), (limit // 2, False), (limit // 4, False)]
+        for budget, fuse_attention in attempts:
+            try:
+                return self._attempt(signature, bindings, budget, fuse_attention)
+            except ResourceError as error:
+                self.progress(f"{error}; trying smaller tiles")
+                last = error
+        raise last
+
+    def _attempt(
+        self, signature: ir.Signature, bindings: list[WeightRef | int], budget: int, fuse_attention: bool
+    ) -> _Compiled:
+        self.progress(f"{self.name}: tracing for {self.target.name}")
+        with torch.no_grad():
+            # Functionalises in place of the original, which a second attempt needs again.
+            program = self.program.run_decompositions({}, decompose_custom_triton_ops=True)
+        host = run_inductor(
+            retrace(program, fuse_attention=fuse_attention), self.target, StaticChoices(self.target, budget)
+        )
+        captured = list(host.kernels.values())
+        names = [f"{self.name}_dispatch_{ordinal}_{k.name}" for ordinal, k in enumerate(captured)]
+        sources = [_source(k, symbol) for k, symbol in zip(captured, unique_kernel_names(names), strict=True)]
+        self.progress(f"{self.name}: compiling {len(sources)} kernels for {self.target.name}")
+        compiled = self.compiler.compile(sources)
+        bound = {
+            k.name: BoundKernel(_kernel(name, k, c), tuple(p.name for p in c.parameters))
+            for k, name, c in zip(captured, names, compiled, strict=True)
+        }
+        constants = self._constants(host)
+        function = build_function(
+            signature,
+            host,
+            bindings,
+            {n: WeightRef(ir.Storage(s, len(c.data)), 0) for n, (s, c) in constants.items()},
+            bound,
+        )
+        planned = PlanMemory().run(function)
+        return _Compiled(planned, [b.kernel for b in bound.values()], compiled, dict(constants.values()))
+
+    def _interface(self) -> tuple[ir.Signature, list[WeightRef | int]]:
+        """The signature, and what each placeholder is: a weight, or an input by number."""
+        signature = self.program.graph_signature
+        placeholders = {n.name: n.meta.get("val") for n in self.program.graph.find_nodes(op="placeholder")}
+        inputs: list[ir.Argument] = []
+        bindings: list[WeightRef | int] = []
+        for spec in signature.input_specs:
+            value = placeholders[spec.arg.name]
+            if spec.kind == InputKind.USER_INPUT:
+                if not isinstance(value, torch.Tensor):
+                    raise UnsupportedError(
+                        f"input {spec.arg.name!r} of {self.name!r} is {value!r}, not a tensor; make it a constant of the model"
+                    )
+                bindings.append(len(inputs))
+                inputs.append(ir.Argument(spec.arg.name, tensor_type(value, f"input {spec.arg.name!r}")))
+            elif spec.target in self.weights:
+                bindings.append(self.weights[spec.target])
+            else:
+                raise UnsupportedError(
+                    f"input {spec.arg.name!r} of {self.name!r} is a {spec.kind.name.lower()}, not a tensor"
+                )
+        for spec in signature.output_specs:
+            if spec.kind != OutputKind.USER_OUTPUT:
+                raise UnsupportedError(
+                    f"{self.name!r} changes {spec.target!r} in place ({spec.kind.name.lower()}); return it as an output instead"
+                )
+        return ir.Signature(self.name, tuple(inputs), self._outputs()), bindings
+
+    def _outputs(self) -> tuple[ir.Argument, ...]:
+        (output,) = self.program.graph.find_nodes(op="output")
+        arguments = []
+        for number, node in enumerate(output.args[0]):
+            value = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
+            if not isinstance(value, torch.Tensor):
+                raise UnsupportedError(
+                    f"output {number} of {self.name!r} is {value!r}, not a tensor; return tensors only"
+                )
+            arguments.append(ir.Argument("", tensor_type(value, f"output {number}")))
+        return tuple(arguments)
+
+    def _constants(self, host: HostGraph) -> dict[str, tuple[str, Constant]]:
+        """Tensors that Inductor added: by their name in the host graph, the storage's name and content."""
+        found = {}
+        for name, tensor in host.constants.items():
+            cpu = tensor.detach().cpu().contiguous()
+            dtype = DType.from_numpy_name(str(cpu.dtype).removeprefix("torch."))
+            data = cpu.flatten().view(torch.uint8).numpy().tobytes()
+            found[name] = (f"{self.name}.{name}", Constant(dtype, tuple(cpu.shape), data))
+        return found
+
+
+def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:
+    meta = kernel.tuner._create_compile_meta(kernel.config)
+    options = kernel.tuner._create_compile_options(kernel.config, meta)
+    return KernelSource(
+        function=kernel.tuner.fn,
+        kernel_name=kernel_name,
+        signature=meta["signature"],
+        constants=meta["constants"],
+        attributes=meta["configs"][0],
+        options=options,
+    )
+
+
+def _kernel(export_name: str, captured: CapturedKernel, compiled: LoweredKernel) -> ir.Kernel:
+    """The kernel of the program; what is not written is only read."""
+
+    def parameter(p: Any) -> ir.KernelParameter:
+        if not p.is_pointer:
+            return ir.ScalarParameter(p.dtype)
+        access = ir.Access.READ | ir.Access.WRITE if p.name in captured.mutated else ir.Access.READ
+        return ir.PointerParameter(p.dtype, access, p.alignment)
+
+    return ir.Kernel(export_name, tuple(parameter(p) for p in compiled.parameters))
+
+
+def _executable(kind: ir.ImageKind, kernels: Sequence[ir.Kernel], compiled: Sequence[LoweredKernel]) -> bytes:
+    """The executable of all kernels, one module for each distinct image."""
+    modules: dict[bytes, int] = {}
+    exports = []
+    for ordinal, (kernel, made) in enumerate(zip(kernels, compiled, strict=True)):
+        image = made.ptx.encode() if kind is ir.ImageKind.PTX else made.cubin
+        assert image is not None
+        module = modules.setdefault(image, len(modules))
+        exports.append(replace(_export(ordinal, kernel, made), module_ordinal=module))
+    return write_executable(Executable(tuple(modules), tuple(exports)))
+
+
+def _export(ordinal: int, kernel: ir.Kernel, made: LoweredKernel) -> Export:
+    """The export of a kernel.
+
+    Bindings and constants are stated where the parameters have IREE's order and limits; elsewhere there are none, and
+    only the program says how the kernel is called.
+    """
+    pointers = [p for p in kernel.parameters if isinstance(p, ir.PointerParameter)]
+    flags = [BindingFlags(0) if ir.Access.WRITE in p.access else BindingFlags.READ_ONLY for p in pointers]
+    plain = made.iree_compatible
+    return Export(
+        ordinal=ordinal,
+        kernel_name=made.kernel_name,
+        export_name=kernel.export_name,
+        block_dims=made.block_dims,
+        shared_memory_bytes=made.shared_memory_bytes,
+        constant_count=len(kernel.parameters) - len(pointers) if plain else 0,
+        binding_flags=tuple(flags) if plain else (),
+    )

@@ -1,0 +1,339 @@
+"""From sources to a file: exports, compiles each target in a process of its own, merges, writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from coilpack.runtime.package import StorageData, write_package
+from coilpack.runtime.program.text import print_program
+
+from coilpack.compiler import PRODUCER
+from coilpack.compiler.bundle import TargetBundle
+from coilpack.compiler.cache import Cache, content_key, default_directory
+from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
+from coilpack.runtime import errors
+from coilpack.runtime.atomic import write_atomically
+from coilpack.runtime.errors import CoilpackError, InputError, UnsupportedError
+from coilpack.runtime.executable import read_executable
+from coilpack.runtime.program import ir
+
+Emit = Literal["coil", "cda1", "text"]
+ImageChoice = Literal["ptx", "cubin", "both"]
+Progress = Callable[[str], None]
+
+_IMAGE_KINDS: Mapping[ImageChoice, tuple[ir.ImageKind, ...]] = {
+    "ptx": (ir.ImageKind.PTX,),
+    "cubin": (ir.ImageKind.CUBIN,),
+    "both": (ir.ImageKind.PTX, ir.ImageKind.CUBIN),
+}
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile.
+
+    Attributes:
+        targets: architectures, as `sm_80`.
+        emit: a package with everything, a bare executable, or the program as text.
+        image: the form of the kernels; `both` lets the runtime pick machine code where it fits and PTX elsewhere.
+        ptx_version: as `8.4`; None for each target's default.
+        jobs: how many processes may compile at once; None for the number of processors.
+        cache: folder of the cache; None for none.
+        float32_matmul_precision: `highest` for IEEE float32 products, `high` for TF32.
+    """
+
+    targets: Sequence[str] = ("sm_80",)
+    emit: Emit = "coil"
+    image: ImageChoice = "both"
+    ptx_version: str | None = None
+    jobs: int | None = None
+    cache: Path | None = None
+    float32_matmul_precision: str = "highest"
+
+    @classmethod
+    def cached(cls, **options: Any) -> CompileOptions:
+        """Options with the user's cache folder."""
+        return cls(cache=default_directory(), **options)
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """What was made.
+
+    Attributes:
+        output: the file written.
+        nbytes: its size.
+        program: the program in it.
+        cached_targets: targets that the cache had whole.
+    """
+
+    output: Path
+    nbytes: int
+    program: ir.Program
+    cached_targets: tuple[str, ...]
+
+
+def compile_package(
+    sources: Mapping[str, str | Path],
+    output: Path,
+    options: CompileOptions | None = None,
+    progress: Progress = lambda message: None,  # noqa: ARG005
+) -> CompileReport:
+    """Compiles functions into one file.
+
+    Args:
+        sources: what each function is compiled from: a `.pt2` file, or `module.py:callable` returning (module, args).
+        output: the file to write; replaced only when everything succeeded.
+        options: see `CompileOptions`.
+        progress: called with short messages, from several threads.
+
+    Raises:
+        CoilpackError: an input is wrong or cannot be lowered; nothing is written.
+    """
+    options = options or CompileOptions.cached()
+    targets = _check(options)
+    if not output.parent.is_dir():
+        raise InputError(f"there is no folder {str(output.parent)!r} to write {output.name!r} into")
+    with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
+        from coilpack.compiler import frontends
+
+        exported = {}
+        for name, source in sources.items():
+            progress(f"{name}: reading {source}")
+            exported[name] = frontends.export_source(str(source), Path(scratch))
+        bundles, cached = _compile_targets(exported, targets, options, Path(scratch), progress)
+        program = _merge([bundle.program for bundle in bundles])
+        progress(f"writing {output}")
+        _EMITTERS[options.emit](exported, bundles, program, output)
+    return CompileReport(output, output.stat().st_size, program, cached)
+
+
+def _check(options: CompileOptions) -> list[Target]:
+    """Checks options before any work; the targets, each once."""
+    targets = list(dict.fromkeys(parse_target(name) for name in options.targets))
+    if not targets:
+        raise InputError("no target is named; give at least one, as sm_80")
+    for target in targets:
+        choose_ptx_version(target, parse_ptx_version(options.ptx_version) if options.ptx_version else None)
+    if options.emit == "cda1" and (len(targets) > 1 or options.image == "both"):
+        raise InputError("an executable holds one image kind of one target; name one target and ptx or cubin")
+    return targets
+
+
+def _merge(programs: Sequence[ir.Program]) -> ir.Program:
+    """One program with all targets; their signatures agree because they come from the same exports."""
+    first = programs[0]
+    for program in programs[1:]:
+        if program.signatures != first.signatures:
+            raise CoilpackError(f"targets disagree about signatures: {first.signatures} and {program.signatures}")
+    storages = {storage.name: storage for program in programs for storage in program.storages}
+    return replace(
+        first,
+        producer=PRODUCER,
+        storages=tuple(sorted(storages.values(), key=lambda s: s.name)),
+        targets=tuple(target for program in programs for target in program.targets),
+    )
+
+
+# --- one process for each target ---
+
+
+def _compile_targets(
+    exported: Mapping[str, Path], targets: Sequence[Target], options: CompileOptions, scratch: Path, progress: Progress
+) -> tuple[list[TargetBundle], tuple[str, ...]]:
+    """The bundle of each target, from the cache or compiled, and which came from the cache."""
+    from coilpack.compiler import frontends
+
+    jobs = options.jobs or len(os.sched_getaffinity(0))
+    cache = Cache(options.cache) if options.cache else None
+    prints = {name: frontends.fingerprint(path) for name, path in exported.items()} if cache else {}
+    cached: queue.SimpleQueue[str] = queue.SimpleQueue()
+    at_once = min(len(targets), jobs)
+
+    def one(target: Target) -> TargetBundle:
+        key = _bundle_key(prints, target, options) if cache else ""
+        data = cache.get(key) if cache else None
+        if data is not None:
+            cached.put(target.name)
+            return TargetBundle.from_bytes(data, f"cached {target.name}")
+        data = _run_worker(exported, target, options, max(1, jobs // at_once), scratch, progress)
+        if cache:
+            cache.put(key, data)
+        return TargetBundle.from_bytes(data, f"compiled {target.name}")
+
+    with ThreadPoolExecutor(at_once) as pool:
+        bundles = list(pool.map(one, targets))
+    names = {cached.get() for _ in range(cached.qsize())}
+    return bundles, tuple(target.name for target in targets if target.name in names)
+
+
+def _bundle_key(prints: Mapping[str, str], target: Target, options: CompileOptions) -> str:
+    """The key of a whole compiled target: everything that decides its bytes."""
+    from importlib.metadata import version
+
+    return content_key(
+        what="target",
+        programs=dict(prints),
+        target=target.ptx_name,
+        image=options.image,
+        ptx_version=options.ptx_version,
+        float32_matmul_precision=options.float32_matmul_precision,
+        versions={name: version(name) for name in ("torch", "triton")},
+        compiler=_own_code(),
+    )
+
+
+def _own_code() -> str:
+    """A hash of the compiler's and the formats' source, so that a changed compiler compiles again."""
+    import hashlib
+
+    import coilpack.runtime.program as program_package
+
+    roots = [Path(__file__).parent, Path(program_package.__file__ or "").parent]
+    digest = hashlib.sha256()
+    for path in sorted(file for root in roots for file in root.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _run_worker(
+    exported: Mapping[str, Path], target: Target, options: CompileOptions, jobs: int, scratch: Path, progress: Progress
+) -> bytes:
+    """Compiles one target in a process of its own; the bundle's bytes."""
+    output = scratch / f"{target.name}.bundle"
+    request = {
+        "programs": {name: str(path.resolve()) for name, path in exported.items()},
+        "target": target.name,
+        "image_kinds": [kind.name for kind in _IMAGE_KINDS[options.image]],
+        "ptx_version": options.ptx_version,
+        "float32_matmul_precision": options.float32_matmul_precision,
+        "jobs": jobs,
+        "cache": str(options.cache) if options.cache else None,
+        "output": str(output),
+    }
+    main = f"import sys; sys.path[:] = {sys.path!r}; from coilpack.compiler.worker import main; main()"
+    # Inductor and Triton keep caches of their own: in the scratch folder they leave nothing behind and serve nothing old.
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{target.name}.inductor"),
+        "TRITON_CACHE_DIR": str(scratch / f"{target.name}.triton"),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", main],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        error, log = _converse(process, request, progress)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    if error is not None:
+        raise _remote_error(error)
+    if process.returncode:
+        tail = "\n".join(log.splitlines()[-30:])
+        raise CoilpackError(f"the process compiling {target.name} ended with status {process.returncode}:\n{tail}")
+    return output.read_bytes()
+
+
+def _converse(
+    process: subprocess.Popen[str], request: Mapping[str, Any], progress: Progress
+) -> tuple[dict[str, Any] | None, str]:
+    """Sends the request and reads messages until the process ends: its error, if it sent one, and its log."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    log: list[str] = []
+    stderr = process.stderr
+    reader = threading.Thread(target=lambda: log.append(stderr.read()), daemon=True)
+    reader.start()
+    try:
+        json.dump(request, process.stdin)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it ended early; the exit status and the log say why
+    error = None
+    for line in process.stdout:
+        message = json.loads(line)
+        if "error" in message:
+            error = message
+        else:
+            progress(message["progress"])
+    process.wait()
+    reader.join()
+    return error, "".join(log)
+
+
+def _remote_error(message: Mapping[str, Any]) -> CoilpackError:
+    """The error that a worker sent, as the same kind where it is made from a message alone."""
+    kinds = (errors.UnsupportedError, errors.InputError, errors.DeviceError, errors.TargetMismatchError)
+    kind = {k.__name__: k for k in kinds}.get(message["kind"], CoilpackError)
+    return kind(message["error"])
+
+
+# --- emitters ---
+
+
+def _emit_package(
+    exported: Mapping[str, Path], bundles: Sequence[TargetBundle], program: ir.Program, output: Path
+) -> None:
+    from coilpack.compiler.frontends import load_program
+    from coilpack.compiler.weights import Weights
+
+    weights = Weights()
+    for path in exported.values():
+        weights.add_program(load_program(path))
+    found: dict[str, StorageData] = dict(weights.storages)
+    for bundle in bundles:
+        found.update({name: constant.storage(name) for name, constant in bundle.constants.items()})
+    executables = {entry: data for bundle in bundles for entry, data in bundle.executables.items()}
+    write_package(output, program, executables, [found[storage.name] for storage in program.storages])
+
+
+def _emit_executable(
+    exported: Mapping[str, Path],  # noqa: ARG001
+    bundles: Sequence[TargetBundle],
+    program: ir.Program,
+    output: Path,
+) -> None:
+    (data,) = bundles[0].executables.values()
+    exports = {export.name: export for export in read_executable(data).exports}
+    for kernel in program.targets[0].kernels:
+        export = exports[kernel.export_name]
+        if export.binding_count + export.constant_count != len(kernel.parameters):
+            raise UnsupportedError(
+                f"kernel {kernel.export_name!r} has {len(kernel.parameters)} parameters that are not at most 16 pointers "
+                "followed by at most 64 scalars of 32 bits, so it cannot stand in a bare executable; emit a package"
+            )
+    write_atomically(output, data)
+
+
+def _emit_text(
+    exported: Mapping[str, Path],  # noqa: ARG001
+    bundles: Sequence[TargetBundle],  # noqa: ARG001
+    program: ir.Program,
+    output: Path,
+) -> None:
+    write_atomically(output, print_program(program).encode())
+
+
+_EMITTERS: Mapping[Emit, Callable[[Mapping[str, Path], Sequence[TargetBundle], ir.Program, Path], None]] = {
+    "coil": _emit_package,
+    "cda1": _emit_executable,
+    "text": _emit_text,
+}

@@ -1,0 +1,95 @@
+"""The constant tensors of exported programs, each storage once, as storages of the program."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from coilpack.runtime.package import StorageData
+
+from coilpack.compiler.capture.build_function import WeightRef
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.errors import UnsupportedError
+from coilpack.runtime.program import ir
+
+
+@dataclass
+class Weights:
+    """Storages collected so far.
+
+    Tensors that share memory share a storage, and so do tensors with equal bytes, whatever function they come from.
+
+    Attributes:
+        storages: what goes into the package, by name.
+    """
+
+    storages: dict[str, StorageData] = field(default_factory=dict)
+    _by_content: dict[tuple[int, str], ir.Storage] = field(default_factory=dict)
+    _by_address: dict[tuple[int, int], ir.Storage] = field(default_factory=dict)
+    _alive: list[torch.Tensor] = field(default_factory=list)  # keeps addresses from being used again
+
+    def add(self, name: str, tensor: torch.Tensor) -> WeightRef:
+        """Where `tensor` lies; adds its storage, named `name`, if its bytes are not there yet.
+
+        Raises:
+            UnsupportedError: the tensor is not a plain CPU tensor.
+        """
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or type(tensor).__name__ == "FakeTensor":
+            raise UnsupportedError(
+                f"weight {name!r} is a {tensor.layout} tensor on {tensor.device}; export it on the CPU"
+            )
+        memory = tensor.untyped_storage()
+        address = (memory.data_ptr(), memory.nbytes())
+        if address not in self._by_address:
+            self._by_address[address] = self._store(name, tensor)
+            self._alive.append(tensor)
+        return WeightRef(self._by_address[address], tensor.storage_offset() * tensor.element_size())
+
+    def add_program(self, program: torch.export.ExportedProgram) -> Mapping[str, WeightRef]:
+        """Adds every parameter, buffer and constant of an exported program; the result is by its qualified name."""
+        named: dict[str, Any] = {**program.state_dict, **program.constants}
+        return {
+            name: self.add(name, tensor.detach()) for name, tensor in named.items() if isinstance(tensor, torch.Tensor)
+        }
+
+    def _store(self, name: str, tensor: torch.Tensor) -> ir.Storage:
+        view = _bytes_of(tensor)
+        content = (view.nbytes, hashlib.sha256(view).hexdigest())
+        if content not in self._by_content:
+            unique = self._unique(name)
+            self._by_content[content] = ir.Storage(unique, view.nbytes)
+            dtype, shape = _described(tensor, view.nbytes)
+            self.storages[unique] = StorageData(unique, dtype, shape, _chunks(tensor))
+        return self._by_content[content]
+
+    def _unique(self, name: str) -> str:
+        candidate, number = name, 1
+        while candidate in self.storages:
+            candidate, number = f"{name}_{number}", number + 1
+        return candidate
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """All bytes of the tensor's storage, without a copy."""
+    flat = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+    return memoryview(flat.numpy()).cast("B") if flat.numel() else memoryview(b"")
+
+
+def _described(tensor: torch.Tensor, nbytes: int) -> tuple[DType, tuple[int, ...]]:
+    """Type and shape under which a storage is listed: the tensor's if it fills it, else plain bytes."""
+    whole = tensor.is_contiguous() and tensor.numel() * tensor.element_size() == nbytes
+    try:
+        dtype = DType.from_numpy_name(str(tensor.dtype).removeprefix("torch."))
+    except KeyError:
+        whole = False
+    return (dtype, tuple(tensor.shape)) if whole else (DType.ui8, (nbytes,))
+
+
+def _chunks(tensor: torch.Tensor) -> Any:
+    def chunks() -> Iterable[memoryview]:
+        yield _bytes_of(tensor)
+
+    return chunks

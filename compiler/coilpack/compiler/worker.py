@@ -1,0 +1,60 @@
+"""The process that compiles one target: takes a request on standard input, reports in JSON lines on standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, TextIO
+
+from coilpack.runtime import errors
+
+
+def serve(request: dict[str, Any], out: TextIO) -> None:
+    """Compiles what `request` asks for and writes the bundle to its `output`; see `driver` for the fields."""
+    from coilpack.compiler.cache import Cache
+    from coilpack.compiler.compile_target import TargetOptions, compile_target
+    from coilpack.compiler.frontends import load_program
+    from coilpack.compiler.targets import parse_ptx_version, parse_target
+    from coilpack.runtime.program import ir
+
+    def progress(message: str) -> None:
+        _send(out, {"progress": message})
+
+    bundle = compile_target(
+        {name: load_program(Path(path)) for name, path in request["programs"].items()},
+        parse_target(request["target"]),
+        TargetOptions(
+            tuple(ir.ImageKind[kind] for kind in request["image_kinds"]),
+            parse_ptx_version(request["ptx_version"]) if request["ptx_version"] else None,
+            request["float32_matmul_precision"],
+        ),
+        jobs=request["jobs"],
+        cache=Cache(Path(request["cache"])) if request["cache"] else None,
+        progress=progress,
+    )
+    Path(request["output"]).write_bytes(bundle.to_bytes())
+
+
+def _send(out: TextIO, message: dict[str, Any]) -> None:
+    out.write(json.dumps(message) + "\n")
+    out.flush()
+
+
+def main() -> None:
+    """Serves one request; an error of ours becomes an `error` line, anything else a traceback on standard error."""
+    # Libraries print to standard output as they like; the protocol keeps the descriptor for itself.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    try:
+        serve(json.load(sys.stdin), out)
+    except errors.CoilpackError as error:
+        _send(out, {"error": str(error), "kind": type(error).__name__})
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

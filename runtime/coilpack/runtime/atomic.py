@@ -1,0 +1,52 @@
+"""Writes files so that a reader sees the old content or the whole new one, never a part."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from coilpack.runtime.errors import InputError
+
+
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A binary file to write, seekable, that takes the name `path` when the block ends without an error.
+
+    It lies in the folder of `path` under a temporary name meanwhile, which is removed on an error. The data is on disk
+    before the name changes.
+
+    Raises:
+        InputError: the folder is not there or cannot be written.
+    """
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".part", dir=target.parent)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes `data` as the file `path`; see `atomic_file`."""
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
