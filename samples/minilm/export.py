@@ -1,6 +1,6 @@
 """Exports the sentence encoder as a `.pt2` file.
 
-    python samples/minilm/export.py -o minilm.pt2 --dtype fp16 --batch 4 --length 32
+python samples/minilm/export.py -o minilm.pt2 --dtype fp16 --batch 4 --length 32
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from encoder import load
+from transformers.utils import logging as transformers_logging
 
 DTYPES = {"fp16": torch.float16, "fp32": torch.float32}
 
@@ -29,6 +30,8 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=4, help="sentences in a call (default: 4)")
     parser.add_argument("--length", type=int, default=32, help="tokens in a sentence, padding included (default: 32)")
     arguments = parser.parse_args()
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()  # else it reports BERT's pooler, which this encoder does not have
     program = export(DTYPES[arguments.dtype], arguments.batch, arguments.length)
     torch.export.save(program, arguments.output)
     print(f"{arguments.output}: {arguments.dtype}, {arguments.batch} sentences of {arguments.length} tokens")
