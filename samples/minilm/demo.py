@@ -1,4 +1,4 @@
-"""The main sample from end to end: export, compile, verify, inspect, and, where there is a GPU, embed three sentences."""
+"""The main sample from end to end: export, compile, verify, inspect and, where there is a GPU, embed sentences."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def why_no_gpu() -> str:
 
 
 def main() -> int:
+    """Runs every step that this machine can run, and says which it cannot."""
     BUILD.mkdir(exist_ok=True)
     exported, package = str(BUILD / "minilm.pt2"), str(BUILD / "minilm.coil")
     step(sys.executable, str(HERE / "export.py"), "-o", exported)

@@ -1,7 +1,4 @@
-"""Embeds sentences with a compiled encoder and prints how similar they are. Needs neither torch nor transformers.
-
-python samples/minilm/embed.py minilm.coil "A cat sits outside." "A feline is outdoors." "Stocks fell today."
-"""
+"""Embeds sentences with a compiled encoder and prints how similar they are; needs neither torch nor transformers."""
 
 from __future__ import annotations
 
@@ -60,7 +57,10 @@ def print_similarities(sentences: Sequence[str], embeddings: Float32Array) -> No
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Parses the command line, runs the package and prints."""
+    parser = argparse.ArgumentParser(
+        description="Embeds sentences with a compiled encoder and prints how similar they are."
+    )
     parser.add_argument("package", type=Path, help="the .coil file")
     parser.add_argument("sentences", nargs="*", default=SENTENCES, help="two or more sentences (default: three)")
     parser.add_argument("--device", default="auto", help="auto or cuda:N (default: auto)")

@@ -1,4 +1,4 @@
-"""The sentence encoder: all-MiniLM-L6-v2 with mean pooling and normalization inside, so that its output is the embedding."""
+"""The sentence encoder: all-MiniLM-L6-v2 with mean pooling and normalization inside; its output is the embedding."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Exports the sentence encoder as a `.pt2` file.
-
-python samples/minilm/export.py -o minilm.pt2 --dtype fp16 --batch 4 --length 32
-"""
+"""Exports the sentence encoder as a `.pt2` file: `python samples/minilm/export.py -o minilm.pt2 --dtype fp16`."""
 
 from __future__ import annotations
 
@@ -24,7 +21,8 @@ def export(dtype: torch.dtype, batch: int, length: int) -> torch.export.Exported
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Parses the command line and exports."""
+    parser = argparse.ArgumentParser(description="Exports the sentence encoder as a .pt2 file.")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the .pt2 file to write")
     parser.add_argument("--dtype", choices=DTYPES, default="fp16", help="element type of the weights (default: fp16)")
     parser.add_argument("--batch", type=int, default=4, help="sentences in a call (default: 4)")

@@ -9,6 +9,7 @@ class Square(torch.nn.Module):
     """The square of each element."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiplies `x` with itself."""
         return x * x
 
 

