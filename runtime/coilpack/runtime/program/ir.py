@@ -2,8 +2,8 @@
 
 A `Program` holds the signatures that callers see and, for each target architecture, the kernels and one function body a
 signature. A body is a list of operations over values in single assignment: its arguments, then the results of its
-operations. All memory is explicit: `Alloc` names a place in the arena, `View` retypes memory, `Dispatch` launches a kernel
-on addresses. Wire form: `schemas/program_def.fbs`; text form: `coilpack.runtime.program.text`.
+operations. All memory is explicit: `Alloc` names a place in the arena, `View` retypes memory, `Dispatch` launches a
+kernel on addresses. Wire form: `schemas/program_def.fbs`; text form: `coilpack.runtime.program.text`.
 """
 
 from __future__ import annotations

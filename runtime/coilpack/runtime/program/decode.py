@@ -1,0 +1,342 @@
+"""Reads programs from their wire form.
+
+The FlatBuffer verifier answers for everything that the schema says; here is checked what the schema cannot say: indices
+and codes. `verify_program` then checks what the program means.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.errors import InvalidFileError
+from coilpack.runtime.program import ir, wire
+from coilpack.runtime.program.expr import Binary, Expr, ExprKind, Symbol
+from coilpack.runtime.program.reader import ProblemError, Reader, fail
+from coilpack.runtime.program.types import MAX_EXPR_DEPTH, MAX_EXPR_NODES, MAX_RANK
+from coilpack.runtime.program.verify import verify_program
+from coilpack.runtime.verifier import Schema, verify
+
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound=enum.Enum)
+
+
+def decode_program(data: bytes | bytearray | memoryview, *, file: str = "program.fb") -> ir.Program:
+    """Reads and checks a program.
+
+    Args:
+        data: the FlatBuffer.
+        file: its name in messages.
+
+    Returns:
+        A program that `verify_program` has passed.
+
+    Raises:
+        InvalidFileError: the data is not a valid program, or its format version is newer than this reader.
+    """
+    content = bytes(data)
+    _check_version(content, file)
+    verify(content, Schema.load("program_def"), file=file)
+    try:
+        program = _ProgramDecoder(Reader(content)).program()
+    except ProblemError as error:
+        where = "".join(reversed(error.path)).removeprefix(".")
+        raise InvalidFileError(file, where, error.problem) from None
+    verify_program(program, file=file)
+    return program
+
+
+def _check_version(data: bytes, file: str) -> None:
+    """Refuses other versions before the verifier complains about what only they may hold."""
+    if data[4:8] != wire.IDENTIFIER:
+        return  # the verifier's to report
+    try:
+        root: int = struct.unpack_from("<I", data)[0]
+        vtable: int = root - struct.unpack_from("<i", data, root)[0]
+        offset: int = struct.unpack_from("<H", data, vtable + 4)[0] if vtable >= 0 else 0
+        found: int = struct.unpack_from("<I", data, root + offset)[0] if offset else 0
+    except struct.error:
+        return  # out of bounds: the verifier's to report
+    if found > wire.FORMAT_VERSION:
+        problem = f"the format version is {found}; this reader knows versions up to {wire.FORMAT_VERSION}"
+        raise InvalidFileError(file, "format_version", problem, "Install a newer coilpack, or compile the model again")
+
+
+def _pick(items: Sequence[_T], index: int, what: str, field: str) -> _T:
+    if index >= len(items):
+        fail(f"{what} {index} does not exist; there are {len(items)}", f".{field}")
+    return items[index]
+
+
+def _member(kind: type[_E], code: int, what: str) -> _E:
+    try:
+        return kind(code)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        fail(f"its code is {code}; known are {known}", f".{what}")
+
+
+def _dtype(code: int) -> DType:
+    try:
+        return DType.from_code(code)
+    except KeyError:
+        fail(f"its code is {code}; known are 1 to {len(DType)}", ".element_type")
+
+
+def _each(name: str, rows: Sequence[tuple[Any, ...]], make: Callable[..., _T]) -> tuple[_T, ...]:
+    """`make` of every row; problems get `.name[index]` in front."""
+    made: list[_T] = []
+    try:
+        for row in rows:
+            made.append(make(*row))  # noqa: PERF401 - the length tells where it failed
+    except ProblemError as error:
+        error.path.append(f".{name}[{len(made)}]")
+        raise
+    return tuple(made)
+
+
+class _TypeDecoder:
+    """Decodes expressions and types over one list of expressions."""
+
+    def __init__(self, reader: Reader, expressions: int, symbols: Sequence[ir.SizeSymbol]) -> None:
+        self.reader = reader
+        self.symbols = symbols
+        self.expressions: list[Expr] = []
+        self.types: dict[int, ir.TensorType] = {}
+        self._sizes: list[tuple[int, int]] = []  # of each expression as a tree: nodes and depth
+        _each("expressions", list(reader.structs(expressions, wire.EXPR)), self._expression)
+
+    def _expression(self, value: int, lhs: int, rhs: int, kind: int) -> None:
+        if kind == wire.EXPR_CONSTANT or kind == wire.EXPR_SYMBOL:
+            if kind == wire.EXPR_SYMBOL and not 0 <= value < len(self.symbols):
+                fail(f"symbol {value} does not exist; there are {len(self.symbols)}", ".value")
+            self.expressions.append(value if kind == wire.EXPR_CONSTANT else Symbol(self.symbols[value].name))
+            self._sizes.append((1, 1))
+            return
+        operator = _member(ExprKind, kind, "kind")
+        first, second = self.expression(lhs, "lhs"), self.expression(rhs, "rhs")
+        (nodes, depth), (more, other) = self._sizes[lhs], self._sizes[rhs]
+        nodes, depth = nodes + more + 1, max(depth, other) + 1
+        if nodes > MAX_EXPR_NODES or depth > MAX_EXPR_DEPTH:
+            limits = f"{MAX_EXPR_NODES} operands and {MAX_EXPR_DEPTH} levels"
+            fail(f"it has {nodes} operands in {depth} levels; the limits are {limits}")
+        self.expressions.append(Binary(operator, first, second))
+        self._sizes.append((nodes, depth))
+
+    def expression(self, index: int, field: str) -> Expr:
+        return _pick(self.expressions, index, "expression", field)
+
+    def type(self, table: int) -> ir.TensorType:
+        known = self.types.get(table)
+        if known is None:
+            known = self.types[table] = self._type(table)
+        return known
+
+    def _type(self, table: int) -> ir.TensorType:
+        try:
+            element_type, shape, strides = self.reader.row(table, "TensorType")
+            dtype = _dtype(element_type)
+            sizes = self._list(shape, "shape")
+            if strides:
+                return ir.TensorType(dtype, sizes, self._list(strides, "strides"))
+            return ir.TensorType.contiguous(dtype, sizes)
+        except ProblemError as error:
+            error.path.append(".type")
+            raise
+
+    def _list(self, at: int, field: str) -> tuple[Expr, ...]:
+        indices = self.reader.words(at)
+        if len(indices) > MAX_RANK:
+            fail(f"it has {len(indices)} dimensions; the limit is {MAX_RANK}", f".{field}")
+        return tuple([self.expression(index, field) for index in indices])
+
+
+class _ProgramDecoder:
+    """Decodes everything around the functions' bodies."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.storages: tuple[ir.Storage, ...] = ()
+        self.signatures: tuple[ir.Signature, ...] = ()
+        self.kernels: tuple[ir.Kernel, ...] = ()
+        self._parameters: dict[bytes, tuple[ir.KernelParameter, ...]] = {}
+
+    def program(self) -> ir.Program:
+        rows = self.reader.rows
+        version, producer, storages, signatures, targets = self.reader.row(self.reader.root(), "Program")
+        if version != wire.FORMAT_VERSION:
+            fail(f"it is {version}; this reader knows {wire.FORMAT_VERSION}", ".format_version")
+        self.storages = _each("storages", rows(storages, "Storage"), ir.Storage)
+        self.signatures = _each("signatures", rows(signatures, "Signature"), self._signature)
+        decoded = _each("targets", rows(targets, "Target"), self._target)
+        return ir.Program(producer, self.signatures, self.storages, decoded)
+
+    def _signature(self, name: str, expressions: int, symbols: int, inputs: int, outputs: int) -> ir.Signature:
+        rows = self.reader.rows
+        sizes = _each("symbols", rows(symbols, "Symbol"), ir.SizeSymbol)
+        types = _TypeDecoder(self.reader, expressions, sizes)
+
+        def argument(name: str, type_: int) -> ir.Argument:
+            return ir.Argument(name, types.type(type_))
+
+        taken = _each("inputs", rows(inputs, "Argument"), argument)
+        return ir.Signature(name, taken, _each("outputs", rows(outputs, "Argument"), argument), sizes)
+
+    def _target(self, name: str, images: int, kernels: int, functions: int) -> ir.Target:
+        rows = self.reader.rows
+        made = _each("images", rows(images, "Image"), lambda kind, entry: ir.Image(_image_kind(kind), entry))
+        self.kernels = _each("kernels", rows(kernels, "Kernel"), self._kernel)
+        return ir.Target(name, made, self.kernels, _each("functions", rows(functions, "Function"), self._function))
+
+    def _kernel(self, export_name: str, parameters: int) -> ir.Kernel:
+        start, count = self.reader.vector(parameters)
+        layout = wire.KERNEL_PARAMETER
+        self.reader.charge(layout.size * count)
+        content = self.reader.data[start : start + layout.size * count]
+        if content not in self._parameters:  # most kernels have the parameters of another
+            self._parameters[content] = _each("parameters", list(layout.iter_unpack(content)), _kernel_parameter)
+        return ir.Kernel(export_name, self._parameters[content])
+
+    def _function(
+        self, signature: int, expressions: int, operations: int, arena_nbytes: int, value_names: int
+    ) -> ir.Function:
+        outline = _pick(self.signatures, signature, "signature", "signature")
+        types = _TypeDecoder(self.reader, expressions, outline.symbols)
+        names = self.reader.texts(value_names) if value_names else None
+        body = _BodyDecoder(self, types, outline, names)
+        decoded = body.operations(operations)
+        if names is not None and len(names) != len(body.values):
+            fail(f"there are {len(names)} names for {len(body.values)} values", ".value_names")
+        arguments = tuple(body.values[: len(outline.inputs)])
+        return ir.Function(outline, arguments, decoded, types.expression(arena_nbytes, "arena_nbytes"))
+
+
+def _image_kind(code: int) -> ir.ImageKind:
+    return _member(ir.ImageKind, code, "kind")
+
+
+def _kernel_parameter(kind: int, element_type: int, access: int, reserved: int, alignment: int) -> ir.KernelParameter:
+    dtype = _dtype(element_type)
+    if reserved:
+        fail(f"it is {reserved}; it must be 0", ".reserved")
+    if kind == wire.PARAMETER_POINTER:
+        if not 1 <= access <= 3:
+            fail(f"it is {access}; it must be 1 (read), 2 (write) or 3 (both)", ".access")
+        return ir.PointerParameter(dtype, ir.Access(access), alignment)
+    if kind != wire.PARAMETER_SCALAR:
+        fail(f"its code is {kind}; known are 1 and 2", ".kind")
+    if access or alignment:
+        fail(f"a scalar has access {access} and alignment {alignment}; both must be 0")
+    return ir.ScalarParameter(dtype)
+
+
+class _BodyDecoder:
+    """Decodes the operations of one function, in order."""
+
+    def __init__(
+        self, program: _ProgramDecoder, types: _TypeDecoder, signature: ir.Signature, names: list[str] | None
+    ) -> None:
+        self.reader = program.reader
+        self.storages, self.kernels = program.storages, program.kernels
+        self.types = types
+        self.names = names
+        self.arguments = len(signature.inputs)
+        self.values: list[ir.Value] = []
+        for argument in signature.inputs:
+            self._define(argument.type)
+
+    def _define(self, type_: ir.TensorType) -> ir.Value:
+        index = len(self.values)
+        if self.names is None:
+            name = f"arg{index}" if index < self.arguments else str(index - self.arguments)
+        else:
+            name = _pick(self.names, index, "name", "value_names")
+        value = ir.Value(name, type_)
+        self.values.append(value)
+        return value
+
+    def _value(self, index: int, field: str) -> ir.Value:
+        if index >= len(self.values):
+            fail(f"value {index} is not defined yet; there are {len(self.values)}", f".{field}")
+        return self.values[index]
+
+    def operations(self, at: int) -> tuple[ir.Operation, ...]:
+        rows = self.reader.rows(at, "Operation")
+        kinds = np.array([kind for kind, _, _ in rows], np.int64)
+        bodies = np.array([body for _, body, _ in rows], np.int64)
+        fields = {
+            code: iter(self.reader.tables(bodies[kinds == code], kind.__name__))
+            for code, kind in enumerate(wire.OPERATION_BODIES, 1)
+        }
+
+        def make(kind: int, _body: int, location: str) -> ir.Operation:
+            return _BODIES[kind - 1](self, next(fields[kind]), location)
+
+        return _each("operations", rows, make)
+
+    def _parameter(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        storage, byte_offset, type_ = fields
+        source = _pick(self.storages, storage, "storage", "storage")
+        return ir.Parameter(self._define(self.types.type(type_)), source, byte_offset, location=location)
+
+    def _alloc(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        code, offset, nbytes, type_ = fields
+        space = _member(ir.AllocSpace, code, "space")
+        start, size = self.types.expression(offset, "offset"), self.types.expression(nbytes, "nbytes")
+        return ir.Alloc(self._define(self.types.type(type_)), space, size, start, location=location)
+
+    def _view(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        source, offset, type_ = fields
+        value, start = self._value(source, "source"), self.types.expression(offset, "offset")
+        return ir.View(self._define(self.types.type(type_)), value, start, location=location)
+
+    def _dispatch(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        kernel, grid, operands = fields
+        sizes = self.reader.words(grid)
+        if len(sizes) != 3:
+            fail(f"it has {len(sizes)} sizes; it must have 3", ".grid")
+        x, y, z = [self.types.expression(index, "grid") for index in sizes]
+        decoded = tuple([self._operand(*row) for row in self.reader.structs(operands, wire.OPERAND)])
+        chosen = _pick(self.kernels, kernel, "kernel", "kernel")
+        return ir.Dispatch(chosen, (x, y, z), decoded, location=location)
+
+    def _operand(self, payload: int, kind: int) -> ir.Operand:
+        if kind == wire.OPERAND_VALUE:
+            return self._value(payload, "operands")
+        if kind == wire.OPERAND_EXPRESSION:
+            return self.types.expression(payload, "operands")
+        if kind == wire.OPERAND_FLOAT:
+            number: float = wire.DOUBLE.unpack(wire.UINT64.pack(payload))[0]
+            return number
+        if kind != wire.OPERAND_NULL:
+            fail(f"the code of an operand's kind is {kind}; known are 1 to 4", ".operands")
+        return None
+
+    def _copy(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        source, target = fields
+        return ir.Copy(self._value(source, "source"), self._value(target, "target"), location=location)
+
+    def _fill(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        target, pattern = fields
+        return ir.Fill(self._value(target, "target"), pattern, location=location)
+
+    def _return(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        values = tuple([self._value(index, "values") for index in self.reader.words(fields[0])])
+        return ir.Return(values, location=location)
+
+
+# By the union's codes from 1 on, which the FlatBuffer verifier has checked.
+_BODIES: tuple[Callable[[_BodyDecoder, tuple[int, ...], str], ir.Operation], ...] = (
+    _BodyDecoder._parameter,
+    _BodyDecoder._alloc,
+    _BodyDecoder._view,
+    _BodyDecoder._dispatch,
+    _BodyDecoder._copy,
+    _BodyDecoder._fill,
+    _BodyDecoder._return,
+)

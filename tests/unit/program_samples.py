@@ -1,0 +1,126 @@
+"""Programs that several tests share: a small one that has every operation, and a large one for measuring."""
+
+from __future__ import annotations
+
+import struct
+
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.program import ir
+from coilpack.runtime.program.expr import Binary, Expr, ExprKind, Symbol
+
+READ, WRITE = ir.Access.READ, ir.Access.WRITE
+
+
+def tensor(dtype: DType, *shape: Expr) -> ir.TensorType:
+    return ir.TensorType.contiguous(dtype, shape)
+
+
+def pointer(dtype: DType, access: ir.Access, alignment: int = 16) -> ir.PointerParameter:
+    return ir.PointerParameter(dtype, access, alignment)
+
+
+def small_program() -> ir.Program:
+    """Every operation, operand kind and expression kind; two functions, two targets, a symbol, Unicode names."""
+    s0 = Symbol("s0")
+    half = Binary(ExprKind.FLOORDIV, Binary(ExprKind.ADD, s0, 1), 2)
+    grid = Binary(
+        ExprKind.MIN, Binary(ExprKind.MAX, half, 1), Binary(ExprKind.MOD, Binary(ExprKind.MUL, s0, -1), 65535)
+    )
+    strided = ir.TensorType(DType.f32, (2, 4), (8, 1))
+    dynamic = tensor(DType.bf16, s0, 4)
+    main = ir.Signature("main", (ir.Argument("x", tensor(DType.f32, 4, 4)),), (ir.Argument("", strided),))
+    other = ir.Signature(
+        'größe "№1"',
+        (ir.Argument("tokens", dynamic),),
+        (ir.Argument("", dynamic),),
+        (ir.SizeSymbol("s0", 0, 0, 1, 4096),),
+    )
+    storages = (ir.Storage("layer.0/weight", 256), ir.Storage("bias", 64))
+    first = ir.Kernel(
+        "main_dispatch_0_fused$add",
+        (
+            pointer(DType.f32, READ),
+            pointer(DType.f32, READ | WRITE),
+            pointer(DType.f32, READ, 4),
+            ir.ScalarParameter(DType.i32),
+            ir.ScalarParameter(DType.f32),
+            pointer(DType.i8, READ, 1),
+        ),
+    )
+    second = ir.Kernel("größe_dispatch_0", (pointer(DType.bf16, WRITE, 2), ir.ScalarParameter(DType.i64)))
+    images = {name: (ir.Image(ir.ImageKind.PTX, f"executables/{name}.ptx.cda1"),) for name in ("sm_80", "sm_90a")}
+    images["sm_80"] += (ir.Image(ir.ImageKind.CUBIN, "executables/sm_80.cubin.cda1"),)
+
+    def body() -> tuple[ir.Function, ir.Function]:
+        x = ir.Value("x", main.inputs[0].type)
+        weight, bias = ir.Value("weight", tensor(DType.f32, 64)), ir.Value("bias", tensor(DType.f32, 8))
+        scratch, out = ir.Value("scratch", tensor(DType.f32, 4, 4)), ir.Value("out", tensor(DType.f32, 4, 4))
+        rows = ir.Value("rows", strided)
+        operations = (
+            ir.Parameter(weight, storages[0]),
+            ir.Parameter(bias, storages[1], 32, location="model.py:7"),
+            ir.Alloc(scratch, ir.AllocSpace.ARENA, 64, 256),
+            ir.Alloc(out, ir.AllocSpace.OUTPUT, 64),
+            ir.Fill(scratch, 0x3F800000),
+            ir.Dispatch(first, (4, 1, 1), (x, scratch, bias, -3, 0.5, None), location="model.py:8"),
+            ir.Copy(scratch, out),
+            ir.View(rows, out, 4, location='a "b"\\c.py:9'),
+            ir.Return((rows,)),
+        )
+        tokens, result = ir.Value("arg0", dynamic), ir.Value("0", dynamic)
+        nbytes = Binary(ExprKind.MUL, s0, 8)
+        dynamic_operations = (
+            ir.Alloc(result, ir.AllocSpace.OUTPUT, nbytes),
+            ir.Dispatch(second, (grid, 1, half), (result, Binary(ExprKind.MUL, s0, 4))),
+            ir.Return((result,)),
+        )
+        return ir.Function(main, (x,), operations, 512), ir.Function(other, (tokens,), dynamic_operations)
+
+    targets = tuple(ir.Target(name, images[name], (first, second), body()) for name in images)
+    return ir.Program("coilpack tests", (main, other), storages, targets)
+
+
+def large_program(kernels: int = 200, dispatches: int = 400) -> ir.Program:
+    """The shape of a compiled transformer: each dispatch reads two values and a weight, and writes a new value."""
+    kind = tensor(DType.f16, 16, 384)
+    signature = ir.Signature("main", (ir.Argument("x", kind),), (ir.Argument("", kind),))
+    made = tuple(
+        ir.Kernel(
+            f"main_dispatch_{index}_triton_per_fused_native_layer_norm_{index}",
+            (
+                pointer(DType.f16, READ),
+                pointer(DType.f16, READ),
+                pointer(DType.f16, READ),
+                pointer(DType.f16, WRITE),
+                ir.ScalarParameter(DType.i32),
+                ir.ScalarParameter(DType.i32),
+            ),
+        )
+        for index in range(kernels)
+    )
+    storages = tuple(ir.Storage(f"encoder.layer.{index}.output.dense.weight", 384 * 384 * 2) for index in range(100))
+    value = ir.Value("x", kind)
+    previous, operations = value, []
+    for index in range(dispatches):
+        weight = ir.Value(f"weight_{index}", tensor(DType.f16, 384, 384))
+        result, view = ir.Value(f"buf{index}", kind), ir.Value(f"reinterpret_tensor_{index}", tensor(DType.f16, 6144))
+        location = f"transformers/models/bert/modeling_bert.py:{index}"
+        operands = (previous, value, weight, result, 6144, 384)
+        space = ir.AllocSpace.OUTPUT if index == dispatches - 1 else ir.AllocSpace.ARENA
+        offset = 0 if space is ir.AllocSpace.OUTPUT else index % 7 * 12288
+        operations += [
+            ir.Parameter(weight, storages[index % len(storages)]),
+            ir.Alloc(result, space, 12288, offset, location=location),
+            ir.Dispatch(made[index % kernels], (6, 1, 1), operands, location=location),
+            ir.View(view, result),
+        ]
+        previous = result
+    body = ir.Function(signature, (value,), (*operations, ir.Return((previous,))), 7 * 12288)
+    image = ir.Image(ir.ImageKind.PTX, "executables/sm_80.ptx.cda1")
+    return ir.Program("coilpack tests", (signature,), storages, (ir.Target("sm_80", (image,), made, (body,)),))
+
+
+def bits(number: float) -> int:
+    """The bits of a double."""
+    pattern: int = struct.unpack("<Q", struct.pack("<d", number))[0]
+    return pattern
