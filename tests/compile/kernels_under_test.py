@@ -1,3 +1,4 @@
+# ruff: noqa: N803 (constants of Triton kernels are written in capitals)
 """Small kernels with known traits, lowered by the tests. `SOURCES` has one `KernelSource` of each."""
 
 import triton
@@ -55,6 +56,14 @@ def row_max_kernel(x, out, stride, BLOCK: tl.constexpr):
     tl.store(out + row, tl.max(tl.load(x + row * stride + tl.arange(0, BLOCK)), 0))
 
 
+@triton.jit
+def descriptor_kernel(x, out, rows, columns, BLOCK: tl.constexpr):
+    described = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [BLOCK, BLOCK])
+    tile = described.load([tl.program_id(0) * BLOCK, 0])
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at[:, None] * BLOCK + at[None, :], tile)
+
+
 def matmul_source(kernel_name="matmul", block=(64, 64, 32), num_stages=3, num_warps=4):
     names = ("BM", "BN", "BK")
     return KernelSource(
@@ -109,3 +118,12 @@ SOURCES = {
         {(0,): DIVISIBLE, (1,): DIVISIBLE},
     ),
 }
+
+# Describes a tensor on the device, for which Triton takes global scratch memory on sm_90 and later.
+NEEDS_SCRATCH = KernelSource(
+    descriptor_kernel,
+    "descriptor",
+    {"x": "*fp16", "out": "*fp16", "rows": "i32", "columns": "i32", "BLOCK": "constexpr"},
+    {"BLOCK": 64},
+    {(0,): DIVISIBLE, (1,): DIVISIBLE, (3,): DIVISIBLE},
+)

@@ -95,6 +95,8 @@ def make_ir(
     source = ASTSource(function, dict(signature), dict(constants), dict(attributes))
     backend = _backend(compute_capability)
     parsed = backend.parse_options(dict(options))
+    if unknown := sorted(set(options) - set(vars(parsed))):
+        raise ValueError(f"{unknown[0]!r} is not an option of Triton's CUDA backend")
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)

@@ -94,7 +94,7 @@ def _failure(tool: Ptxas, target: Target, kernel_name: str, result: subprocess.C
     if version := re.search(r"Unsupported \.version ([\d.]+); current version is '([\d.]+)'", log):
         return UnsupportedError(
             f"kernel {kernel_name!r} is PTX {version[1]}, and {tool} reads PTX up to {version[2]}; "
-            f"choose an older --ptx-version, or {advice}"
+            f"choose --ptx-version {version[2]} or older, or {advice}"
         )
     lines = log.splitlines()[:_LOG_LINES] or [f"exit status {result.returncode}, no message"]
     return CoilpackError(f"kernel {kernel_name!r}: {tool} refuses its PTX for {target.ptx_name}:\n" + "\n".join(lines))

@@ -8,7 +8,7 @@ PTX and checked against the signature that the kernel was compiled for.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coilpack.compiler.kernels.signature import Parameter
@@ -23,8 +23,6 @@ _DEBUG_SECTION = re.compile(r"^[ \t]*\.section[ \t]+\.debug_\w+\s*\{[^{}]*\}", r
 _LINE_INFORMATION = re.compile(
     r"^[ \t]*(?:\.(?:file|loc)\b.*|\$L__(?:tmp|func_begin|func_end)\d+:)[ \t]*$", re.MULTILINE
 )
-_BLANK = re.compile(r"[ \t]+$", re.MULTILINE)
-_BLANK_LINES = re.compile(r"\n{3,}")
 _VERSION = re.compile(r"^\s*\.version\s+(\d+)\.(\d+)", re.MULTILINE)
 _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
 # PTX ISA, "Identifiers": a letter, or one of _ $ % and something more.
@@ -90,14 +88,13 @@ def normalize_ptx(
     declared = _declared(kernel_name, entry["parameters"])
     kept = _without_scratch(kernel_name, declared, len(arguments), text[entry.end() :], scratch_bytes)
     _check(kernel_name, kept, arguments)
-    old_name = entry["name"]
-    if old_name != kernel_name and re.search(rf"(?<![\w$%.]){re.escape(kernel_name)}(?=\s*[(\[;,=])", text):
-        raise InputError(f"kernel {kernel_name!r}: its PTX has another symbol of that name; choose another kernel name")
-    body = ",\n".join(f"\t{p.text}" for p in kept)
-    head = f".entry {kernel_name}(\n{body}\n)" if kept else f".entry {kernel_name}()"
-    text = text[: entry.start()] + head + text[entry.end() :]
     new_names = {p.name: f"{kernel_name}_param_{index}" for index, p in enumerate(kept)}
-    text = _WORD.sub(lambda m: new_names.get(m[0], m[0]), text)
+    before, after = (_renamed(part, new_names) for part in (text[: entry.start()], text[entry.end() :]))
+    if any(re.search(rf"(?<![\w$%.]){re.escape(kernel_name)}(?=\s*[(\[;,=])", part) for part in (before, after)):
+        raise InputError(f"kernel {kernel_name!r}: its PTX has another symbol of that name; choose another kernel name")
+    parameters = ",".join(f"\n\t{_renamed(p.text, new_names)}" for p in kept)
+    end = "\n)" if kept else ")"
+    text = f"{before}.entry {kernel_name}({parameters}{end}{after}"
     version, target = _VERSION.search(text), _TARGET.search(text)
     if version is None or target is None:
         raise CoilpackError(f"kernel {kernel_name!r}: its PTX has no .version or no .target")
@@ -108,8 +105,12 @@ def _without_debug(ptx: str) -> str:
     text = _STRING_OR_COMMENT.sub(lambda m: m[1] or "", ptx.replace("\r\n", "\n"))
     text = _DEBUG_SECTION.sub("", text)
     text = _LINE_INFORMATION.sub("", text)
-    text = _BLANK_LINES.sub("\n\n", _BLANK.sub("", text))
-    return text.strip("\n") + "\n"
+    lines = (line.rstrip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def _renamed(text: str, new_names: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda m: new_names.get(m[0], m[0]), text)
 
 
 def _declared(kernel_name: str, text: str) -> list[_PtxParameter]:
