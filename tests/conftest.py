@@ -15,11 +15,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @functools.cache
 def _no_gpu() -> str:
     """Why tests of a CUDA device cannot run here; empty where they can."""
-    from coilpack.runtime import CoilpackError
-    from coilpack.runtime.devices import open_device
+    from coilpack.runtime.devices import resolve_device
+    from coilpack.runtime.errors import CoilpackError
 
     try:
-        open_device("cuda:0")
+        resolve_device("cuda:0")
     except CoilpackError as error:
         return f"needs a CUDA device: {error}"
     return ""

@@ -21,11 +21,12 @@ def step(*command: str) -> None:
 
 def why_no_gpu() -> str:
     """Why the package cannot run here; empty where it can."""
-    from coilpack import runtime
+    from coilpack.runtime import CoilpackError
+    from coilpack.runtime.devices import resolve_device
 
     try:
-        runtime.open_device("cuda:0")
-    except runtime.CoilpackError as error:
+        resolve_device("cuda:0")
+    except CoilpackError as error:
         return str(error)
     return ""
 
