@@ -1,0 +1,99 @@
+"""`coilpack compile`: from a model to a file."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coilpack.cli.terminal import progress_printer
+from coilpack.runtime.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from coilpack.compiler.driver import CompileOptions, CompileReport, Emit, ImageChoice
+
+_FUNCTION = "main"
+
+
+@click.command()
+@click.argument("source", metavar="IN")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write."
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    default=("sm_80",),
+    show_default=True,
+    metavar="ARCH",
+    help="A GPU architecture, as sm_90; repeat it, or separate several by commas.",
+)
+@click.option(
+    "--emit",
+    type=click.Choice(["coil", "cda1", "text"]),
+    default="coil",
+    show_default=True,
+    help="A package, a bare executable of one target, or the program as text.",
+)
+@click.option(
+    "--image",
+    type=click.Choice(["ptx", "cubin", "both"]),
+    help="Kernels as PTX, machine code, or both (default: both; ptx for cda1).",
+)
+@click.option("--ptx-version", metavar="N", help="PTX ISA version to write, as 8.4; older drivers take older ones.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes at a time (default: one a processor).")
+@click.option("--tf32", is_flag=True, help="Multiply float32 matrices in TF32 instead of IEEE float32.")
+@click.option("--no-cache", is_flag=True, help="Compile everything anew.")
+def command(
+    source: str,
+    output: Path,
+    targets: Sequence[str],
+    emit: Emit,
+    image: ImageChoice | None,
+    ptx_version: str | None,
+    jobs: int | None,
+    tf32: bool,
+    no_cache: bool,
+) -> None:
+    """Compile IN into a file that runs without PyTorch.
+
+    IN is a .pt2 file that torch.export.save wrote, or module.py:callable, where the callable returns a module and
+    its example inputs. No GPU is needed, whatever the targets.
+    """
+    _require_compiler()
+    from coilpack.compiler.cache import default_directory
+    from coilpack.compiler.driver import CompileOptions, compile_package
+
+    options: CompileOptions = CompileOptions(
+        targets=_split(targets),
+        emit=emit,
+        image=image or ("ptx" if emit == "cda1" else "both"),
+        ptx_version=ptx_version,
+        jobs=jobs,
+        cache=None if no_cache else default_directory(),
+        float32_matmul_precision="high" if tf32 else "highest",
+    )
+    with progress_printer() as progress:
+        report = compile_package({_FUNCTION: source}, output, options, progress)
+    click.echo(_summary(report))
+
+
+def _require_compiler() -> None:
+    missing = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnsupportedError(f"compiling needs {' and '.join(missing)}; get them by: pip install 'coilpack[compile]'")
+
+
+def _split(targets: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for item in targets for name in item.split(",") if name.strip())
+
+
+def _summary(report: CompileReport) -> str:
+    targets = ", ".join(target.name for target in report.program.targets)
+    kernels = sum(len(target.kernels) for target in report.program.targets)
+    cached = f"; from the cache: {', '.join(report.cached_targets)}" if report.cached_targets else ""
+    return f"{report.output}: {report.nbytes} bytes, {kernels} kernels for {targets}{cached}"

@@ -1,0 +1,60 @@
+"""`coilpack run`: calls a function of a package with inputs from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+
+from coilpack import runtime
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.errors import InputError
+from coilpack.runtime.values import Array, format_type, format_value, parse_value
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--function", "name", metavar="NAME", help="The function to call; not needed where there is only one.")
+@click.option("--device", default="auto", show_default=True, metavar="auto|cuda:N", help="Where to run.")
+@click.option("--input", "inputs", multiple=True, metavar="VALUE", help="An input, in order; may be repeated.")
+@click.option("--output", "outputs", multiple=True, metavar="PATH", help="Where to write a result, in order.")
+def command(file: Path, name: str | None, device: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Run a function of the package FILE and print its results.
+
+    An input is `4xf32=1,2,3,4`, `2x2xi32=[1 2][3 4]`, `f32=1`, one element for all (`4xf32=0`), a numpy file `@x.npy`,
+    or raw bytes `4xf32=@x.bin`. Results are printed in the same notation; an output path ending in .npy is written as
+    a numpy file, any other as raw bytes.
+    """
+    values = [_parse_input(index, text) for index, text in enumerate(inputs)]
+    with runtime.open(file, device=device) as program:
+        signature = program.signature(name)
+        if len(outputs) > len(signature.outputs):
+            raise InputError(
+                f"there are {len(outputs)} --output paths, but {signature.name} has {len(signature.outputs)} results"
+            )
+        returned = program(*values, function=signature.name)
+        results = [result.numpy() for result in (returned if isinstance(returned, tuple) else (returned,))]
+    click.echo(f"EXEC @{signature.name}")
+    for index, result in enumerate(results):
+        if index < len(outputs):
+            click.echo(f"result[{index}]: {_write(Path(outputs[index].removeprefix('@')), result)}")
+        else:
+            click.echo(f"result[{index}]: hal.buffer_view\n{format_value(result)}")
+
+
+def _parse_input(index: int, text: str) -> Array:
+    try:
+        return parse_value(text)
+    except InputError as error:
+        raise InputError(f"--input {index}: {error}") from error
+
+
+def _write(path: Path, result: Array) -> str:
+    """Writes a result; returns what was written where."""
+    if path.suffix == ".npy":
+        np.save(path, result)
+    else:
+        path.write_bytes(result.tobytes())
+    return f"{format_type(DType.from_numpy(result.dtype), result.shape)} written to {path}"

@@ -1,0 +1,219 @@
+"""The command as users meet it: what it prints, where, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from executable_samples import full
+
+from coilpack.cli import main as cli_main
+from coilpack.cli.main import main
+from coilpack.runtime.executable import write_executable
+
+IREE = Path(__file__).resolve().parents[1] / "compat" / "iree"
+
+
+@pytest.fixture
+def executable_file(tmp_path) -> Path:
+    path = tmp_path / "kernels.cda1"
+    path.write_bytes(write_executable(full()))
+    return path
+
+
+def inspect_json(path: Path, capsys) -> dict:
+    assert main(["inspect", "--json", str(path)]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+class TestInspect:
+    def test_executable_as_json(self, executable_file: Path, capsys) -> None:
+        found = inspect_json(executable_file, capsys)
+        assert found["kind"] == "executable"
+        assert found["functions"] == []
+        (executable,) = found["executables"]
+        assert executable["target"] == "sm_80"
+        assert executable["image"] == "ptx"
+        assert executable["exports"] == [
+            {
+                "ordinal": 0,
+                "export_name": "add$one",
+                "kernel_name": "add_one",
+                "name_source": "export_name",
+                "symbol": "add_one",
+                "block_dims": [128, 2, 1],
+                "shared_memory_bytes": 0,
+                "constant_count": 1,
+                "binding_count": 2,
+            },
+            {
+                "ordinal": 1,
+                "export_name": "twice",
+                "kernel_name": "twice",
+                "name_source": "kernel_name",
+                "symbol": "twice",
+                "block_dims": [32, 1, 1],
+                "shared_memory_bytes": 4096,
+                "constant_count": 0,
+                "binding_count": 1,
+            },
+            {
+                "ordinal": 2,
+                "export_name": "\u30ab\u30fc\u30cd\u30eb",
+                "kernel_name": "k",
+                "name_source": "export_name",
+                "symbol": "k",
+                "block_dims": [32, 1, 1],
+                "shared_memory_bytes": 0,
+                "constant_count": 0,
+                "binding_count": 1,
+            },
+        ]
+
+    def test_executable_for_people(self, executable_file: Path, capsys) -> None:
+        assert main(["inspect", str(executable_file)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == f"{executable_file}: executable"
+        assert lines[2].split() == ["#", "name", "symbol", "block", "shared", "bindings", "constants"]
+        assert lines[3].split() == ["0", "add$one", "add_one", "128x2x1", "0", "2", "1"]
+        assert lines[4].split() == ["1", "twice", "same", "32x1x1", "4096", "1", "0"]
+        assert lines[-1].startswith("1 of 3 kernels have no export_name")
+
+    @pytest.mark.parametrize(("version", "source"), [("3.13.0", "export_name"), ("2.9.0", "kernel_name")])
+    def test_iree_module(self, version: str, source: str, capsys) -> None:
+        found = inspect_json(IREE / f"names-{version}.vmfb", capsys)
+        assert found["kind"] == "vmfb"
+        exports = [export for executable in found["executables"] for export in executable["exports"]]
+        assert exports
+        assert {export["name_source"] for export in exports} == {source}
+        decode = next(function for function in found["functions"] if function["name"] == "decode$step")
+        assert decode["inputs"] == [{"name": "input0", "type": "tensor<8xf32>"}]
+        assert decode["outputs"] == [{"name": "output0", "type": "tensor<8xf32>"}]
+
+    def test_table_on_a_terminal(self, executable_file: Path) -> None:
+        controller, terminal = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-m", "coilpack.cli", "inspect", str(executable_file)],
+            stdout=terminal,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        ) as process:
+            os.close(terminal)
+            shown = b""
+            while chunk := _read(controller):
+                shown += chunk
+        assert process.returncode == 0
+        text = shown.decode()
+        assert "\u2503 name" in text  # a drawn table
+        assert "add$one" in text
+
+    def test_text_is_for_packages(self, executable_file: Path, capsys) -> None:
+        assert main(["inspect", "--text", str(executable_file)]) == 1
+        assert "only packages" in capsys.readouterr().err
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:  # the other end is closed
+        return b""
+
+
+class TestVerify:
+    def test_sound_file(self, executable_file: Path, capsys) -> None:
+        assert main(["verify", str(executable_file)]) == 0
+        assert capsys.readouterr().out == f"{executable_file}: valid executable: 3 kernels (sm_80), 0 functions\n"
+
+    def test_damaged_file(self, executable_file: Path, capsys) -> None:
+        executable_file.write_bytes(executable_file.read_bytes()[:-100])
+        assert main(["verify", str(executable_file)]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith(f"coilpack: error: {executable_file}: ")
+        assert len(captured.err.splitlines()) == 1
+
+    @pytest.mark.parametrize("contents", [b"", b"C", b"PK\x03\x04", b"hello world, this is no file of ours"])
+    def test_other_files(self, tmp_path, contents: bytes, capsys) -> None:
+        path = tmp_path / "x"
+        path.write_bytes(contents)
+        assert main(["verify", str(path)]) == 1
+        assert str(path) in capsys.readouterr().err
+
+
+class TestExitCodes:
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["nonsense"],
+            ["inspect"],
+            ["inspect", "--nonsense", "x"],
+            ["inspect", "--json", "--text", "x"],
+            ["compile", "x.pt2"],
+            ["compile", "x.pt2", "-o", "y.coil", "--emit", "exe"],
+            ["compile", "x.pt2", "-o", "y.coil", "--jobs", "0"],
+        ],
+    )
+    def test_wrong_usage_is_2(self, arguments: list[str], capsys) -> None:
+        assert main(arguments) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert "Usage: coilpack" in captured.err
+
+    @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]])
+    def test_help_is_0(self, arguments: list[str], capsys) -> None:
+        assert main(arguments) == 0
+        assert "coilpack" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("command", ["inspect", "verify", "run"])
+    def test_missing_file_is_1(self, command: str, tmp_path, capsys) -> None:
+        assert main([command, str(tmp_path / "none.coil")]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("coilpack: error: ")
+        assert "none.coil" in error
+        assert len(error.splitlines()) == 1
+
+    def test_traceback_only_with_debug(self, tmp_path) -> None:
+        command = [sys.executable, "-m", "coilpack.cli"]
+        plain, debug = (
+            subprocess.run(
+                [*command, *flag, "verify", str(tmp_path / "none")], capture_output=True, text=True, check=False
+            )
+            for flag in ([], ["--debug"])
+        )
+        assert (plain.returncode, debug.returncode) == (1, 1)
+        assert "Traceback" not in plain.stderr
+        assert "Traceback" in debug.stderr
+
+    def test_interrupt_is_130(self, monkeypatch, capsys) -> None:
+        monkeypatch.setattr(cli_main.cli, "callback", _raise(KeyboardInterrupt()))
+        assert main(["verify", "x"]) == 130
+        assert "Traceback" not in capsys.readouterr().err
+
+    def test_a_fault_of_the_program_is_70(self, monkeypatch, capsys) -> None:
+        monkeypatch.setattr(cli_main.cli, "callback", _raise(ZeroDivisionError("boom")))
+        assert main(["verify", "x"]) == 70
+        assert "ZeroDivisionError: boom" in capsys.readouterr().err
+
+    def test_a_closed_pipe_is_quiet(self, executable_file: Path) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "wb") as pipe:
+            done = subprocess.run(
+                [sys.executable, "-m", "coilpack.cli", "inspect", str(executable_file)],
+                stdout=pipe,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert done.stderr == b""
+
+
+def _raise(error: BaseException):
+    def callback(**_: object) -> None:
+        raise error
+
+    return callback
