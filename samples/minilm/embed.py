@@ -26,7 +26,7 @@ class Embedder:
 
     def __init__(self, program: runtime.Program, tokenizer: Path = TOKENIZER) -> None:
         self._program = program
-        self._batch, length = program.signature.inputs[0].type.shape
+        self._batch, length = program.signature().inputs[0].type.shape
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.enable_truncation(length)
         self._tokenizer.enable_padding(length=length)
