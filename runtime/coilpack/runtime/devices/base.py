@@ -8,6 +8,7 @@ from DLPack, the CUDA array interface and `__cuda_stream__`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -83,7 +84,7 @@ class Launch(Protocol):
         """Replaces parameter `index` by `value`, which has the parameter's size."""
 
     def run(self, stream: int) -> None:
-        """Queues the launch on `stream`."""
+        """Queues the launch on `stream`; called within the device's `activate()`, which many launches share."""
 
 
 @runtime_checkable
@@ -114,11 +115,20 @@ class Device(Protocol):
     def max_shared_memory_per_block(self) -> int:
         """Most bytes of shared memory a workgroup may use, with the opt-in where the device has one."""
 
+    def activate(self) -> AbstractContextManager[None]:
+        """Makes the device the calling thread's current one within the block, as `Launch.run` needs; may be nested."""
+
+    def owns(self, address: int) -> bool:
+        """Whether `address` lies in memory of this device."""
+
     def supports_ptx(self, version: tuple[int, int]) -> bool:
         """Whether the device's compiler takes PTX of that ISA version."""
 
     def allocate(self, nbytes: int, stream: int) -> Buffer:
         """Memory of `nbytes`, usable by work queued on `stream` from now on. `DeviceError` when there is none left."""
+
+    def trim(self) -> None:
+        """Gives freed memory that is kept for reuse back to the system."""
 
     def write(self, address: int, data: memoryview, stream: int) -> None:
         """Copies host bytes to `address`; on return `data` may be reused."""
@@ -133,7 +143,12 @@ class Device(Protocol):
         """Queues a fill with a repeated pattern of 1, 2, 4, 8 or 16 bytes; `nbytes` is a multiple of its length."""
 
     def load_module(self, image: memoryview, name: str) -> Module:
-        """Loads a PTX or cubin image now, not at first launch. `DeviceError` carries the compiler's log; `name` labels it."""
+        """Loads a PTX or cubin image now, not at first launch; `name` is for messages.
+
+        Raises:
+            TargetMismatchError: the image is for another architecture.
+            DeviceError: the device refuses it; the message carries the compiler's log.
+        """
 
     def prepare(self, kernel: Kernel, config: LaunchConfig, parameters: Sequence[bytes]) -> Launch:
         """Fixes geometry and parameter bytes (one item for each of the kernel's parameters) for repeated runs.

@@ -1,0 +1,33 @@
+"""Streams as callers name them."""
+
+from __future__ import annotations
+
+from coilpack.runtime.devices.base import Device
+from coilpack.runtime.errors import InputError
+
+
+def stream_handle(stream: object, device: Device) -> int:
+    """The handle of a stream.
+
+    Args:
+        stream: None for the device's default stream, a handle as an integer (0 is the default stream too), or an
+            object with `__cuda_stream__()`, which returns (version, handle): CUDA Python's stream protocol.
+        device: the device it belongs to.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    if stream is None:
+        return device.default_stream
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        version, handle = protocol() if callable(protocol) else protocol
+        if version != 0:
+            raise InputError(f"stream {stream!r} speaks version {version} of __cuda_stream__; version 0 is known here")
+        stream = handle
+    if not isinstance(stream, int) or stream < 0:
+        raise InputError(
+            f"stream is a {type(stream).__name__}; it must be None, a handle as an integer, or an object with "
+            "__cuda_stream__ (CuPy: stream.ptr, torch: stream.cuda_stream)"
+        )
+    return stream or device.default_stream
