@@ -132,24 +132,22 @@ class _Function:
         The estimate that chose a template's tiles is not exact, so its budget shrinks until the kernels fit; attention
         falls back to plain arithmetic on the way.
         """
-        signature, bindings = self._interface()
         limit = self.target.shared_memory_per_block_optin
         attempts = [(limit, True), (limit // 2, True), (limit // 2, False), (limit // 4, False)]
         for budget, fuse_attention in attempts:
             try:
-                return self._attempt(signature, bindings, budget, fuse_attention)
+                return self._attempt(budget, fuse_attention)
             except ResourceError as error:
                 self.progress(f"{error}; trying smaller tiles")
                 last = error
         raise last
 
-    def _attempt(
-        self, signature: ir.Signature, bindings: list[WeightRef | int], budget: int, fuse_attention: bool
-    ) -> _Compiled:
+    def _attempt(self, budget: int, fuse_attention: bool) -> _Compiled:
         self.progress(f"{self.name}: tracing for {self.target.name}")
         with torch.no_grad():
-            # Functionalises in place of the original, which a second attempt needs again.
+            # Functionalises, and leaves the original as it is for another attempt.
             program = self.program.run_decompositions({}, decompose_custom_triton_ops=True)
+        signature, bindings = self._interface(program)
         host = run_inductor(
             retrace(program, fuse_attention=fuse_attention), self.target, StaticChoices(self.target, budget)
         )
@@ -173,10 +171,10 @@ class _Function:
         planned = PlanMemory().run(function)
         return _Compiled(planned, [b.kernel for b in bound.values()], compiled, dict(constants.values()))
 
-    def _interface(self) -> tuple[ir.Signature, list[WeightRef | int]]:
+    def _interface(self, program: torch.export.ExportedProgram) -> tuple[ir.Signature, list[WeightRef | int]]:
         """The signature, and what each placeholder is: a weight, or an input by number."""
-        signature = self.program.graph_signature
-        placeholders = {n.name: n.meta.get("val") for n in self.program.graph.find_nodes(op="placeholder")}
+        signature = program.graph_signature
+        placeholders = {n.name: n.meta.get("val") for n in program.graph.find_nodes(op="placeholder")}
         inputs: list[ir.Argument] = []
         bindings: list[WeightRef | int] = []
         for spec in signature.input_specs:
@@ -199,10 +197,10 @@ class _Function:
                 raise UnsupportedError(
                     f"{self.name!r} changes {spec.target!r} in place ({spec.kind.name.lower()}); return it as an output instead"
                 )
-        return ir.Signature(self.name, tuple(inputs), self._outputs()), bindings
+        return ir.Signature(self.name, tuple(inputs), self._outputs(program)), bindings
 
-    def _outputs(self) -> tuple[ir.Argument, ...]:
-        (output,) = self.program.graph.find_nodes(op="output")
+    def _outputs(self, program: torch.export.ExportedProgram) -> tuple[ir.Argument, ...]:
+        (output,) = program.graph.find_nodes(op="output")
         arguments = []
         for number, node in enumerate(output.args[0]):
             value = node.meta.get("val") if isinstance(node, torch.fx.Node) else node

@@ -8,6 +8,7 @@ compiled or launched while capturing) and refuse what is no Triton kernel. In th
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import torch
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.choices import StaticChoices, choose_config
 from coilpack.compiler.capture.retrace import Retraced
-from coilpack.compiler.capture.source_location import first_known
+from coilpack.compiler.capture.source_location import first_known, source_location
 from coilpack.compiler.targets import Target
 from coilpack.runtime.errors import CoilpackError, UnsupportedError
 
@@ -83,6 +84,7 @@ def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> 
     Raises:
         UnsupportedError: an operation does not become a Triton kernel; names the operation and its source line.
     """
+    _refuse_random(retraced.graph_module.graph)
     sink = _Sink(target)
     with (
         _wrapper_installed(sink),
@@ -98,20 +100,37 @@ def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> 
         except CoilpackError:
             raise
         except Exception as error:
-            raise _explain(error) from error
+            raise _explain(error, retraced.graph_module.graph) from error
     assert sink.result is not None
     return sink.result
 
 
-def _explain(error: Exception) -> CoilpackError:
-    """An error of Inductor as one of ours: the first of ours in its chain, or its own words."""
+def _refuse_random(graph: torch.fx.Graph) -> None:
+    """Random operations draw a seed on the host while they run, which a package has no place for yet."""
+    for node in graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise UnsupportedError(
+                f"{node.target} at {source_location(node)} draws random numbers; export the model in eval mode, "
+                "or pass the numbers in as an input"
+            )
+
+
+def _explain(error: Exception, graph: torch.fx.Graph) -> CoilpackError:
+    """An error of Inductor as one of ours: the first of ours in its chain, or what it says about which operation."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, CoilpackError):
             return cause
         cause = cause.__cause__ or cause.__context__
-    summary = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return UnsupportedError(f"Inductor cannot compile the model for a GPU: {type(error).__name__}: {summary}")
+    text = str(error).strip() or type(error).__name__
+    reason = text.splitlines()[0]
+    named = re.search(r"^\s*target: (\S+)", text, re.MULTILINE)
+    if named is None:
+        return UnsupportedError(f"Inductor cannot compile the model for a GPU: {type(error).__name__}: {reason}")
+    where = first_known(node for node in graph.nodes if str(node.target) == named[1])
+    if "NoValidChoicesError" in reason:
+        reason = "no Triton template takes its element type and shape"
+    return UnsupportedError(f"{named[1]} at {where} cannot be lowered: {reason}")
 
 
 @dataclass

@@ -161,7 +161,10 @@ def _score_mod(
 ) -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]:
     """How flex attention changes a score at (batch, head, query, key), and the tensors it reads for that."""
     if attn_mask is not None:
-        mask = attn_mask.expand(*query.shape[:3], key.shape[2])
+        # Inductor inlines a mask that is still an expression into the kernel, with names that are not defined there.
+        # `as_strided` is the one operation that makes it put its input into memory first.
+        whole = attn_mask.contiguous()
+        mask = whole.as_strided(whole.shape, whole.stride()).expand(*query.shape[:3], key.shape[2])
         if mask.dtype == torch.bool:
             return (lambda s, b, h, i, j, m: torch.where(m[b, h, i, j], s, -math.inf)), (mask,)
         return (lambda s, b, h, i, j, m: s + m[b, h, i, j]), (mask,)
