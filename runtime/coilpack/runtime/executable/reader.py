@@ -85,13 +85,13 @@ class _Reader:
         modules, images, exports = self._resolve(modules, images, exports)
         return Executable(modules, exports, images, tuple(self._source_files()), self.file)
 
-    def _place(self, accessor: Any, slot: int) -> tuple[int, int]:  # noqa: ANN401 - generated code is untyped
+    def _place(self, accessor: Any, slot: int) -> tuple[int, int]:
         """Returns the first byte and the length of a string or byte vector; (0, 0) where it is absent."""
         table = accessor._tab
         field = table.Offset(4 + 2 * slot)
         return (table.Vector(field), table.VectorLen(field)) if field else (0, 0)
 
-    def _text(self, accessor: Any, slot: int, where: str) -> str | None:  # noqa: ANN401
+    def _text(self, accessor: Any, slot: int, where: str) -> str | None:
         """Returns a string, or None where it is absent or empty."""
         start, length = self._place(accessor, slot)
         if not length:
@@ -135,7 +135,7 @@ class _Reader:
             exports.append(self._export(index, accessor, f"exports[{index}]", module_count))
         return exports
 
-    def _export(self, index: int, accessor: Any, where: str, module_count: int) -> Export:  # noqa: ANN401
+    def _export(self, index: int, accessor: Any, where: str, module_count: int) -> Export:
         module = accessor.ModuleOrdinal()
         if module >= module_count:
             raise self.fail(f"{where}.module_ordinal", f"it is {module}, but there are {module_count} modules")
@@ -158,10 +158,10 @@ class _Reader:
             location=self._location(location, f"{where}.debug_info.location") if location else None,
         )
 
-    def _location(self, accessor: Any, where: str) -> SourceLocation:  # noqa: ANN401
+    def _location(self, accessor: Any, where: str) -> SourceLocation:
         return SourceLocation(self._text(accessor, 0, f"{where}.filename") or "", accessor.Line())
 
-    def _block_dims(self, accessor: Any, where: str) -> tuple[int, int, int]:  # noqa: ANN401
+    def _block_dims(self, accessor: Any, where: str) -> tuple[int, int, int]:
         if accessor is None:
             raise self.fail(where, "it is absent")
         dims: tuple[int, int, int] = (accessor.X(), accessor.Y(), accessor.Z())
@@ -170,7 +170,7 @@ class _Reader:
             raise self.fail(where, problem)
         return dims
 
-    def _binding_flags(self, accessor: Any, where: str) -> tuple[BindingFlags, ...]:  # noqa: ANN401
+    def _binding_flags(self, accessor: Any, where: str) -> tuple[BindingFlags, ...]:
         count = self._count(where, accessor.BindingFlagsLength(), wire.MAX_BINDINGS)
         flags = [accessor.BindingFlags(index) for index in range(count)]
         for index, value in enumerate(flags):
