@@ -145,3 +145,12 @@ def deadly_kernel(out):
     # LLVM ends the process where an assembly constraint does not exist.
     value = tl.inline_asm_elementwise("mov $0, $1;", "=Z,r", [tl.program_id(0)], tl.int32, is_pure=False, pack=1)
     tl.store(out, value)
+
+
+def not_a_triton_function(x):
+    return x
+
+
+@triton.jit
+def calls_python_kernel(out):
+    tl.store(out, not_a_triton_function(1))

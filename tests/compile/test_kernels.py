@@ -224,6 +224,21 @@ def test_what_triton_refuses_carries_its_message_and_the_location():
         lower_many([source], SM_80)
 
 
+def test_a_reference_that_triton_cannot_follow_is_an_error_of_ours_with_a_cache_too(tmp_path):
+    source = KernelSource(kernels.calls_python_kernel, "bad", {"out": "*i32"})
+    for cache in (None, Cache(tmp_path)):
+        with pytest.raises(
+            UnsupportedError, match=r"kernel 'bad': Triton cannot compile it for sm_80(?s:.)*not_a_triton"
+        ):
+            lower_many([source], SM_80, cache=cache)
+
+
+def test_something_without_a_stable_text_has_no_identity():
+    source = dataclasses.replace(ADD, attributes={**ADD.attributes, (3,): [["tt.divisibility", 16], [object(), 1]]})
+    assert source.identity() is None
+    assert ADD.identity() is not None
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
