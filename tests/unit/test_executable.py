@@ -49,12 +49,11 @@ def test_round_trip():
     assert write_executable(read) == write_executable(written)
 
 
-def test_bytes_are_these():
-    # Written down once; a change here changes every file that anyone wrote.
-    data = write_executable(small())
-    assert len(data) == 320
-    assert data[:16] == b"CDA1" + bytes(4) + struct.pack("<Q", 256)
-    assert data[16:64] == bytes(48)
+def test_bytes_are_those_of_the_released_writer():
+    golden = Path(__file__).parents[1] / "compat" / "executables" / "full-0.1.0.cda1"
+    data = write_executable(full())
+    assert data == golden.read_bytes()
+    assert data[:64] == b"CDA1" + bytes(4) + struct.pack("<Q", len(data) - 64) + bytes(48)
     assert data[68:72] == b"CDA1"
 
 

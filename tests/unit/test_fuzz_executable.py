@@ -1,7 +1,7 @@
 """Readers meet broken files: every truncation, every changed byte, and random damage.
 
-Whatever the damage, a reader raises `InvalidFileError` or reads something valid: no other error, no endless work, and no
-more memory than ten times the file.
+Whatever the damage, a reader raises `InvalidFileError` or reads something valid: no other error, no endless work, and
+no more memory than ten times the file.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def survives(read: Callable[[bytes], object], data: bytes) -> bool:
     """Says whether the file was read; fails for any error but the one that is allowed."""
     try:
         read(data)
-    except InvalidFileError as error:
-        assert str(error)
+    except InvalidFileError:
         return False
     return True
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 import time
@@ -129,18 +130,14 @@ def test_mutated_cubins_never_break_the_reader():
         mutated = bytearray(data)
         for _ in range(rng.randint(1, 8)):
             mutated[rng.randrange(4, len(data))] = rng.randrange(256)
-        try:
+        with contextlib.suppress(InvalidFileError):
             assert describe_image(mutated).kind == "cubin"
-        except InvalidFileError:
-            pass
 
 
 @pytest.mark.parametrize("filler", [b"add.s32 %r1, %r2, %r3;\n", b".entry 1 ", b"// x\n", b'"', b"/*", b".entry 1//"])
 def test_time_is_linear(filler):
     image = HEADER + filler * (1_000_000 // len(filler))
     start = time.perf_counter()
-    try:
+    with contextlib.suppress(InvalidFileError):
         describe_image(image)
-    except InvalidFileError:
-        pass
     assert time.perf_counter() - start < 3

@@ -13,13 +13,7 @@ from coilpack.runtime.vmfb import is_vmfb, read_vmfb
 GOLDEN = Path(__file__).parents[1] / "compat" / "iree" / "names_dyn-3.13.0.vmfb"
 
 
-def module(
-    *segments: bytes,
-    external: tuple[tuple[int, int], ...] = (),
-    behind: bytes = b"",
-    ordinal: int = 0,
-    zipped: bool = False,
-):
+def module(*segments: bytes, external=(), behind: bytes = b"", ordinal: int = 0, zipped: bool = False) -> bytes:
     """Lays out a module with these embedded segments and external ones (offset and length); `behind` follows it."""
     raw = Raw(b"IREE")
     # The size prefix goes before everything, and alignment counts from it.
