@@ -7,6 +7,7 @@ import threading
 from contextlib import closing
 from os import PathLike, fspath
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from coilpack.runtime.arguments import StagedArgument, bind_arguments, label, solve_sizes, stage
 from coilpack.runtime.arrays import DeviceArray, as_device_view
@@ -16,12 +17,14 @@ from coilpack.runtime.errors import DeviceError, InputError, TargetMismatchError
 from coilpack.runtime.executable import Executable, read_executable
 from coilpack.runtime.executor import Executor
 from coilpack.runtime.loading import load_kernels
-from coilpack.runtime.package import Package
 from coilpack.runtime.plan import Base, build_plan
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import evaluate
 from coilpack.runtime.streams import stream_handle
 from coilpack.runtime.targets import describe_targets, runnable_images
+
+if TYPE_CHECKING:
+    from coilpack.runtime.package import Package
 
 _WEIGHT_ALIGNMENT = 256  # bytes; as aligned as allocations of their own
 _MAX_PLANS = 64  # kept per program; each stands for one combination of sizes
@@ -40,6 +43,8 @@ def open_program(path: str | PathLike[str], device: str | Device = "auto") -> Pr
         TargetMismatchError: it holds no code for the device.
         DeviceError: the device is not there, or refuses the code, or has too little memory.
     """
+    from coilpack.runtime.package import Package  # the file format is needed to open a file, not to run a program
+
     where = resolve_device(device)
     with closing(Package.open(path)) as package:
         return Program(package, where, fspath(path))
@@ -96,7 +101,8 @@ class Program:
             NotFoundError: there is no function of that name.
             InputError: no name is given, and there are several functions.
         """
-        return self._program.signature(self._name(function))
+        signature: ir.Signature = self._program.signature(self._name(function))
+        return signature
 
     def _name(self, function: str | None) -> str:
         if function is not None:
