@@ -156,6 +156,8 @@ class _Function:
         sources = [_source(k, symbol) for k, symbol in zip(captured, unique_kernel_names(names), strict=True)]
         self.progress(f"{self.name}: compiling {len(sources)} kernels for {self.target.name}")
         compiled = self.compiler.compile(sources)
+        for made in compiled:
+            _check_launch(made)
         bound = {
             k.name: BoundKernel(_kernel(name, k, c), tuple(p.name for p in c.parameters))
             for k, name, c in zip(captured, names, compiled, strict=True)
@@ -233,6 +235,13 @@ def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:
         attributes=meta["configs"][0],
         options=options,
     )
+
+
+def _check_launch(kernel: LoweredKernel) -> None:
+    """Refuses what a plain launch cannot give; a programmatic launch is only an optimisation, and needs nothing."""
+    if kernel.cooperative or kernel.num_ctas != 1:
+        what = "a cooperative launch" if kernel.cooperative else f"clusters of {kernel.num_ctas} workgroups"
+        raise UnsupportedError(f"kernel {kernel.kernel_name!r} needs {what}, which a package cannot ask for yet")
 
 
 def _kernel(export_name: str, captured: CapturedKernel, compiled: LoweredKernel) -> ir.Kernel:
