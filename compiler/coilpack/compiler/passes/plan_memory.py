@@ -27,9 +27,9 @@ class Interval:
 class PlanMemory:
     """Assigns arena offsets from the values' lifetimes, and gives outputs memory of their own.
 
-    Operations run in order on one stream, so a value is live from the operation that makes it to the last that uses it or
-    a view of it. Values whose lifetimes do not meet may share memory. Offsets are multiples of 256 bytes; the arena is as
-    large as the highest end. Whatever offsets the function had before are replaced.
+    Operations run in order on one stream, so a value is live from the operation that makes it to the last that uses it
+    or a view of it. Values whose lifetimes do not meet may share memory. Offsets are multiples of 256 bytes; the arena
+    is as large as the highest end. Whatever offsets the function had before are replaced.
     """
 
     name = "plan-memory"
@@ -62,8 +62,8 @@ class PlanMemory:
 def pack(intervals: Sequence[Interval]) -> list[int]:
     """Offsets such that blocks needed at the same time do not overlap, each a multiple of 256 bytes.
 
-    Greedy by size: the largest block first, each in the smallest gap that takes it among the placed blocks that it meets.
-    Ties keep the order of the argument, so equal inputs give equal plans.
+    Greedy by size: the largest block first, each in the smallest gap that takes it among the placed blocks that it
+    meets. Ties keep the order of the argument, so equal inputs give equal plans.
     """
     offsets = [0] * len(intervals)
     placed: list[int] = []
