@@ -1,4 +1,4 @@
-"""A package in memory with kernels that the host device runs as Python functions."""
+"""A package in memory, with kernels as PTX and as the Python functions that stand for them on the host device."""
 
 from __future__ import annotations
 
@@ -19,8 +19,50 @@ PTX = """\
 .version {version}
 .target {target}
 .address_size 64
-.visible .entry scale(.param .u64 x, .param .u64 y, .param .f32 factor, .param .u32 n) {{ ret; }}
-.visible .entry add(.param .u64 a, .param .u64 b, .param .u64 y) {{ ret; }}
+.visible .entry scale(.param .u64 x, .param .u64 y, .param .f32 factor, .param .u32 n)
+{{
+.reg .pred %p<2>;
+.reg .b32 %r<6>;
+.reg .f32 %f<4>;
+.reg .b64 %rd<6>;
+mov.u32 %r1, %ctaid.x;
+mov.u32 %r2, %ntid.x;
+mov.u32 %r3, %tid.x;
+mad.lo.s32 %r4, %r1, %r2, %r3;
+ld.param.u32 %r5, [n];
+setp.ge.u32 %p1, %r4, %r5;
+@%p1 bra DONE;
+ld.param.u64 %rd1, [x];
+ld.param.u64 %rd2, [y];
+mul.wide.u32 %rd3, %r4, 4;
+add.s64 %rd4, %rd1, %rd3;
+add.s64 %rd5, %rd2, %rd3;
+ld.global.f32 %f1, [%rd4];
+ld.param.f32 %f2, [factor];
+mul.rn.f32 %f3, %f1, %f2;
+st.global.f32 [%rd5], %f3;
+DONE:
+ret;
+}}
+.visible .entry add(.param .u64 a, .param .u64 b, .param .u64 y)
+{{
+.reg .b32 %r<2>;
+.reg .f32 %f<4>;
+.reg .b64 %rd<8>;
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %rd1, %r1, 4;
+ld.param.u64 %rd2, [a];
+ld.param.u64 %rd3, [b];
+ld.param.u64 %rd4, [y];
+add.s64 %rd5, %rd2, %rd1;
+add.s64 %rd6, %rd3, %rd1;
+add.s64 %rd7, %rd4, %rd1;
+ld.global.f32 %f1, [%rd5];
+ld.global.f32 %f2, [%rd6];
+add.rn.f32 %f3, %f1, %f2;
+st.global.f32 [%rd7], %f3;
+ret;
+}}
 """
 
 

@@ -54,8 +54,8 @@ class Function:
             stream: None for the default stream, a handle, or an object with `__cuda_stream__`.
 
         Raises:
-            InputError: it is closed, a number or size of parameters differs from the kernel's, an array is not on the device, or the
-                grid is over the device's limits.
+            InputError: it is closed, a number or size of parameters differs from the kernel's, an array is not on the
+                device, or the grid is over the device's limits.
             DeviceError: the launch fails.
         """
         if self._executable.closed:
