@@ -113,8 +113,8 @@ class Source:
             return str(literal)
         try:
             return str(json.loads(literal))
-        except ValueError as error:
-            self.fail(token, f"the string has an unknown escape: {error}")
+        except json.JSONDecodeError as error:
+            self.fail(token, f"the string is not as in JSON: {error.msg}")
 
     def lookup(self, token: Token, table: Mapping[str, _T], kind: str) -> _T:
         """What the table has under the token's text."""
