@@ -68,6 +68,10 @@ class Program:
         self._lock = threading.Lock()
         self._stream = device.default_stream  # of the latest call
         self._closed = False
+        self._labels = {
+            signature.name: [label(signature, index) for index in range(len(signature.inputs))]
+            for signature in package.program.signatures
+        }
         self._executors: dict[tuple[str, tuple[int, ...]], Executor] = {}
         self._target, executable = _choose(package, device, file)
         self._modules, self._kernels = load_kernels(device, executable, self._target.kernels)
@@ -136,12 +140,13 @@ class Program:
         signature, device = body.signature, self.device
         handle = stream_handle(stream, device)
         given = bind_arguments(signature, arguments, by_name)
-        views = [as_device_view(a, device, handle, label(signature, i)) for i, a in enumerate(given)]
+        labels = self._labels[signature.name]
+        views = [as_device_view(a, device, handle, what) for a, what in zip(given, labels, strict=True)]
         sizes = solve_sizes(signature, [view.shape for view in views])
         with self._lock:
             executor = self._executor(body, sizes)
             plan = executor.plan
-            staged = [stage(v, plan, i, device, handle, label(signature, i)) for i, v in enumerate(views)]
+            staged = [stage(v, plan, i, device, handle, labels[i]) for i, v in enumerate(views)]
             outputs = [device.allocate(nbytes, handle) for nbytes in plan.output_nbytes]
             self._enter(handle)
             executor.run([s.array.address for s in staged], [buffer.address for buffer in outputs], handle)
