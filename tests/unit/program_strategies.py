@@ -90,8 +90,8 @@ class _Body:
         extent = static_extent(tensor)
         nbytes = self.draw(sizes(self.symbols)) if extent is None else extent + self.draw(st.integers(0, 9))
         offset = self.arena if space is ir.AllocSpace.ARENA else 0
-        if space is ir.AllocSpace.ARENA and isinstance(nbytes, int):
-            self.arena += -(-nbytes // 256) * 256
+        if space is ir.AllocSpace.ARENA and not set(used(nbytes)):
+            self.arena += -(-evaluate(nbytes, {}) // 256) * 256
         self.operations.append(ir.Alloc(value, space, nbytes, offset, location=self.location()))
         self.values.append(value)
         return value
@@ -146,7 +146,7 @@ class _Body:
                 )
                 operands.append(None)
         kernel = ir.Kernel(name, tuple(parameters))
-        grid = tuple(self.draw(sizes(self.symbols)) for _ in range(3))
+        grid = tuple(Binary(ExprKind.MIN, self.draw(sizes(self.symbols)), 65535) for _ in range(3))
         self.operations.append(ir.Dispatch(kernel, grid, tuple(operands), location=self.location()))
         return kernel
 
