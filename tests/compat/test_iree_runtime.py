@@ -19,7 +19,7 @@ from coilpack.runtime.executable import BindingFlags, Executable, Export, write_
 from coilpack.runtime.vmfb import read_vmfb
 
 FOLDER = Path(__file__).parent
-BIN = Path(sys.executable).parent
+BIN = Path(shutil.which("iree-run-module") or Path(sys.executable).with_name("iree-run-module")).parent
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 # Where each 3.13 module keeps its executable (expected.json) and how long it is.
 PLACES = {"names-3.13.0": (7456, 3804), "names_dyn-3.13.0": (5280, 2316)}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from host_device import HostDevice
 
@@ -22,6 +25,18 @@ class Stream:
 )
 def test_handles(stream, handle):
     assert stream_handle(stream, HostDevice()) == handle
+
+
+def test_a_handle_keeps_the_stream_it_came_from():
+    stream = Stream(0, 9)
+    kept = weakref.ref(stream)
+    handle = stream_handle(stream, HostDevice())
+    del stream
+    gc.collect()
+    assert kept() is not None
+    del handle
+    gc.collect()
+    assert kept() is None
 
 
 @pytest.mark.parametrize("stream", [-1, "0", 1.0, Stream(1, 5)])
