@@ -159,7 +159,7 @@ def main() -> None:
         times.update(peers(arguments.dtype, on_gpu, arguments.aoti))
         report[function] = {"accuracy": accuracy(program, length, arguments.dtype), "ms": times}
     report["start_up"] = start_up(arguments.package)
-    print(json.dumps(report, indent=1))
+    sys.stdout.write(json.dumps(report, indent=1) + "\n")
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
 

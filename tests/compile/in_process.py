@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+
 from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache
 from coilpack.compiler.compile_target import TargetOptions, compile_target
@@ -30,7 +31,7 @@ def compile_in_process(
         TargetOptions(image_kinds=(ir.ImageKind.PTX,), **options),
         jobs=1,
         cache=Cache(cache) if cache else None,
-        progress=lambda message: None,
+        progress=print,
     )
 
 

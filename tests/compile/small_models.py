@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 
 class Lambda(nn.Module):
@@ -31,7 +31,7 @@ class TiedHead(nn.Module):
         self.head.weight = self.embed.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.head(F.gelu(self.embed(tokens)))
+        return self.head(functional.gelu(self.embed(tokens)))
 
 
 class Encoder(nn.Module):
@@ -48,9 +48,9 @@ class Encoder(nn.Module):
         batch, length, width = x.shape
         qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.down(functional.gelu(self.up(self.norm2(x))))
 
 
 Row = tuple[nn.Module, tuple[torch.Tensor, ...]]
@@ -63,10 +63,15 @@ def _floats(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 def _attention(mask: bool) -> Row:
     query, key, value = (_floats(1, 2, 32, 64, dtype=torch.float16) for _ in range(3))
     if not mask:
-        return Lambda(F.scaled_dot_product_attention), (query, key, value)
+        return Lambda(functional.scaled_dot_product_attention), (query, key, value)
     allowed = torch.rand(1, 1, 32, 32) > 0.3
     allowed[..., 0] = True  # a row that attends to nothing has no defined result
-    return Lambda(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m)), (query, key, value, allowed)
+    return Lambda(lambda q, k, v, m: functional.scaled_dot_product_attention(q, k, v, attn_mask=m)), (
+        query,
+        key,
+        value,
+        allowed,
+    )
 
 
 MODELS: dict[str, Callable[[], Row]] = {

@@ -9,12 +9,12 @@ import pytest
 pytestmark = pytest.mark.compiler
 torch = pytest.importorskip("torch")
 
+import small_models as models  # noqa: E402
+from in_process import compile_in_process, export  # noqa: E402
+
 from coilpack.compiler.targets import TARGETS  # noqa: E402
 from coilpack.runtime.errors import CoilpackError, UnsupportedError  # noqa: E402
 from coilpack.runtime.program import ir  # noqa: E402
-
-import small_models as models  # noqa: E402
-from in_process import compile_in_process, export  # noqa: E402
 
 
 def _function(name: str) -> ir.Function:
@@ -85,7 +85,11 @@ class Noise(torch.nn.Module):
 
 @pytest.mark.parametrize(
     ("module", "dtype", "operation"),
-    [(TopK, torch.float32, "aten.topk"), (DoubleProduct, torch.float64, "aten.mm"), (Noise, torch.float32, "aten.rand")],
+    [
+        (TopK, torch.float32, "aten.topk"),
+        (DoubleProduct, torch.float64, "aten.mm"),
+        (Noise, torch.float32, "aten.rand"),
+    ],
     ids=["library call", "no template", "random"],
 )
 def test_what_cannot_be_lowered_is_named_with_its_source_line(module, dtype, operation) -> None:

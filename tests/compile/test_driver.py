@@ -114,7 +114,8 @@ def test_text_parses_back(source, tmp_path) -> None:
         ("model.py:make", {"emit": "cda1"}, InputError, "one image kind"),
     ],
 )
-def test_an_error_says_what_and_leaves_the_output_as_it_was(source, tmp_path, name, options, error, message) -> None:
+@pytest.mark.usefixtures("source")
+def test_an_error_says_what_and_leaves_the_output_as_it_was(tmp_path, name, options, error, message) -> None:
     (tmp_path / "garbage.pt2").write_bytes(b"PK no")
     output = tmp_path / "out.coil"
     output.write_text("precious")
@@ -124,6 +125,6 @@ def test_an_error_says_what_and_leaves_the_output_as_it_was(source, tmp_path, na
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_missing_folder_is_reported_before_any_work(source, tmp_path) -> None:
+def test_a_missing_folder_is_reported_before_any_work(tmp_path) -> None:
     with pytest.raises(InputError, match="no folder"):
-        compile_package({"main": f"{source}:make"}, tmp_path / "absent" / "out.coil", CompileOptions())
+        compile_package({"main": "absent.pt2"}, tmp_path / "absent" / "out.coil", CompileOptions())

@@ -11,8 +11,9 @@ pytestmark = pytest.mark.compiler
 torch = pytest.importorskip("torch")
 
 import small_models as models  # noqa: E402
-from coilpack import runtime  # noqa: E402
 from in_process import compile_in_process, export, write  # noqa: E402
+
+from coilpack import runtime  # noqa: E402
 
 # Relative to the reference's norm, by the coarsest element type that takes part.
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}

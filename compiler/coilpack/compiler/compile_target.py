@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from coilpack.compiler.passes.plan_memory import PlanMemory
 from torch.export.graph_signature import InputKind, OutputKind
 
 from coilpack.compiler import PRODUCER
@@ -24,6 +23,7 @@ from coilpack.compiler.capture.retrace import retrace
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
 from coilpack.compiler.kernels.source import KernelSource
+from coilpack.compiler.passes.plan_memory import PlanMemory
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
 from coilpack.runtime.dtypes import DType
@@ -184,7 +184,8 @@ class _Function:
             if spec.kind == InputKind.USER_INPUT:
                 if not isinstance(value, torch.Tensor):
                     raise UnsupportedError(
-                        f"input {spec.arg.name!r} of {self.name!r} is {value!r}, not a tensor; make it a constant of the model"
+                        f"input {spec.arg.name!r} of {self.name!r} is {value!r}, not a tensor; "
+                        "make it a constant of the model"
                     )
                 bindings.append(len(inputs))
                 inputs.append(ir.Argument(spec.arg.name, tensor_type(value, f"input {spec.arg.name!r}")))
@@ -197,7 +198,8 @@ class _Function:
         for spec in signature.output_specs:
             if spec.kind != OutputKind.USER_OUTPUT:
                 raise UnsupportedError(
-                    f"{self.name!r} changes {spec.target!r} in place ({spec.kind.name.lower()}); return it as an output instead"
+                    f"{self.name!r} changes {spec.target!r} in place ({spec.kind.name.lower()}); "
+                    "return it as an output instead"
                 )
         return ir.Signature(self.name, tuple(inputs), self._outputs(program)), bindings
 

@@ -72,7 +72,7 @@ def matmul_cycles(tile: Tile, m: int, n: int, k: int, batch: int, itemsize: int,
     return waves * (_MEMORY_LATENCY + steps * step + epilogue)
 
 
-class StaticChoices(compat.InductorChoices):  # type: ignore[misc]
+class StaticChoices(compat.InductorChoices):
     """Inductor's choice handler with a cost model in place of its benchmarks.
 
     Args:
