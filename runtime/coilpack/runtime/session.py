@@ -45,9 +45,8 @@ def open_program(path: str | PathLike[str], device: str | Device = "auto") -> Pr
     """
     from coilpack.runtime.package import Package  # the file format is needed to open a file, not to run a program
 
-    where = resolve_device(device)
     with closing(Package.open(path)) as package:
-        return Program(package, where, fspath(path))
+        return Program(package, resolve_device(device), fspath(path))
 
 
 class Program:
