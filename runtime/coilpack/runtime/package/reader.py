@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from coilpack.runtime.errors import InvalidFileError, NotFoundError
-from coilpack.runtime.executable import map_file
+from coilpack.runtime.files import map_file
 from coilpack.runtime.package import layout
 from coilpack.runtime.package.archive import ArchiveReader, Entry
 from coilpack.runtime.package.safetensors import read_header
@@ -115,14 +115,15 @@ class Package:
 
     def close(self) -> None:
         """Gives up the mapping; it lasts until the last view into it is released. Closing twice is harmless."""
-        for view in (self._weights, self._data):
+        views = self._weights, self._data
+        self._weights, self._data = memoryview(b""), memoryview(b"")
+        self._storages, self._entries = {}, {}
+        for view in views:
             mapping = view.obj if view.nbytes else None
             view.release()
             if mapping is not None:
                 with suppress(BufferError):  # views are still in use: the mapping goes with them
                     mapping.close()  # type: ignore[attr-defined]
-        self._weights = self._data = memoryview(b"")
-        self._storages, self._entries = {}, {}
 
     def __enter__(self) -> Self:
         return self
