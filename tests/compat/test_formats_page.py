@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coilpack.runtime.executable import read_executables
+from coilpack.runtime.files import read_executables
 
 FOLDER = Path(__file__).parent
 FILES = [*sorted((FOLDER / "iree").glob("*.vmfb")), *sorted((FOLDER / "executables").glob("*.cda1"))]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coilpack.runtime.executable import read_executable, read_executables, write_executable
+from coilpack.runtime.executable import read_executable, write_executable
+from coilpack.runtime.files import read_executables
 from coilpack.runtime.vmfb import is_vmfb, read_vmfb
 
 FOLDER = Path(__file__).parent / "iree"

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from coilpack.compiler.driver import CompileOptions, compile_package  # noqa: E402
 from coilpack.runtime.errors import InputError, InvalidFileError, NotFoundError, UnsupportedError  # noqa: E402
-from coilpack.runtime.executable import read_executables  # noqa: E402
+from coilpack.runtime.files import read_executables  # noqa: E402
 from coilpack.runtime.package import Package  # noqa: E402
 from coilpack.runtime.program.parser import parse_program  # noqa: E402
 from coilpack.runtime.program.text import print_program  # noqa: E402
@@ -29,7 +29,7 @@ MODEL = textwrap.dedent(
     def unsupported():
         class TopK(torch.nn.Module):
             def forward(self, x):
-                return torch.topk(x, 2)
+                return torch.topk(x, 2)[0]
         return TopK(), (torch.zeros(4, 32),)
 
     def wrong():

@@ -17,10 +17,10 @@ from coilpack.runtime.executable import (
     Executable,
     SourceLocation,
     read_executable,
-    read_executables,
     unique_kernel_names,
     write_executable,
 )
+from coilpack.runtime.files import read_executables
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 CUBINS = Path(__file__).parent / "data" / "cubins"
@@ -381,9 +381,13 @@ def test_read_executables(tmp_path):
     assert [e.file for e in read_executables(path)] == [str(path)]
     path.write_bytes(write_executable(full())[64:])
     assert len(read_executables(path)[0].exports) == 3
-    for content in (b"", b"abc", b"PK\x03\x04", b"PK\x03\x04" + bytes(60), bytes(100)):
+    for content in (b"", b"abc", bytes(100)):
         path.write_bytes(content)
-        with pytest.raises(InvalidFileError, match="no executable"):
+        with pytest.raises(InvalidFileError, match="executable"):
+            read_executables(path)
+    for content in (b"PK\x03\x04", b"PK\x03\x04" + bytes(60)):  # taken for a package, which it is not either
+        path.write_bytes(content)
+        with pytest.raises(InvalidFileError):
             read_executables(path)
     with pytest.raises(InvalidFileError, match="cannot be opened: No such file"):
         read_executables(tmp_path / "absent")

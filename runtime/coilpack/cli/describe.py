@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coilpack.runtime.errors import InvalidFileError
-from coilpack.runtime.executable import Executable, Export, map_file, read_executable
-from coilpack.runtime.executable.reader import is_executable
+from coilpack.runtime.executable import Executable, Export, read_executable
+from coilpack.runtime.files import file_kind, map_file
 from coilpack.runtime.loading import check_layout
 from coilpack.runtime.package import Package
 from coilpack.runtime.program.ir import Argument, Signature, Target
 from coilpack.runtime.program.text import print_type
-from coilpack.runtime.vmfb import VmFunction, is_vmfb, read_vmfb
-from coilpack.schemas import wire
+from coilpack.runtime.vmfb import VmFunction, read_vmfb
 
 Description = dict[str, Any]
 
@@ -42,9 +40,10 @@ def describe(path: Path, *, weights: bool = False) -> Description:
         NotFoundError: a package's executable lacks a kernel that its program launches.
     """
     data, file = map_file(path), str(path)
-    if is_executable(data):
+    kind = file_kind(data, file)
+    if kind == "executable":
         return {"kind": "executable", "executables": [_executable(read_executable(data, file=file))], "functions": []}
-    if is_vmfb(data):
+    if kind == "vmfb":
         module = read_vmfb(data, file=file)
         return {
             "kind": "vmfb",
@@ -52,9 +51,6 @@ def describe(path: Path, *, weights: bool = False) -> Description:
             "executables": [_executable(executable) for executable in module.executables],
             "functions": [_vm_function(f) for f in module.functions if not f.name.startswith("__")],
         }
-    if bytes(data[:4]) != wire.ZIP_SIGNATURE:
-        start = bytes(data[:8]).hex(" ") or "nothing"
-        raise InvalidFileError(file, "", f"it is no package, executable or IREE module; it starts with {start}")
     with Package.open(path) as package:
         if weights:
             package.verify()

@@ -11,8 +11,8 @@ import click
 from coilpack.cli.describe import Description, describe
 from coilpack.cli.terminal import print_table
 from coilpack.runtime.errors import InputError
-from coilpack.runtime.executable import map_file
 from coilpack.runtime.executable.reader import is_executable
+from coilpack.runtime.files import map_file
 from coilpack.runtime.package import Package
 from coilpack.runtime.program.text import print_program
 from coilpack.runtime.vmfb import is_vmfb

@@ -11,8 +11,9 @@ from coilpack.runtime.arrays import DeviceArray, as_device_view
 from coilpack.runtime.devices import resolve_device
 from coilpack.runtime.devices.base import Device, LaunchConfig
 from coilpack.runtime.errors import InputError, NotFoundError, TargetMismatchError
-from coilpack.runtime.executable import Executable, Export, read_executables
+from coilpack.runtime.executable import Executable, Export
 from coilpack.runtime.executor import BoundKernel
+from coilpack.runtime.files import read_executables
 from coilpack.runtime.loading import LoadedModules
 from coilpack.runtime.streams import stream_handle
 from coilpack.runtime.targets import Architecture
