@@ -46,6 +46,8 @@ class _ExprFacts(NamedTuple):
 class TypeChecker:
     """Checks expressions and types that may use certain symbols, and remembers what it found.
 
+    It knows them again by identity, so they must live as long as it does.
+
     Args:
         symbols: the names that may occur.
         sizes: their values, where they are known: then nothing is left to check later.
@@ -54,10 +56,9 @@ class TypeChecker:
     def __init__(self, symbols: frozenset[str], sizes: Mapping[str, int] | None = None) -> None:
         self.symbols = symbols
         self.sizes = sizes
-        # By identity: hashing an expression or a type walks all of it. The object is kept with its entry, so that its
-        # identity stays its own.
-        self._expressions: dict[int, tuple[Expr, _ExprFacts]] = {}
-        self._types: dict[int, tuple[ir.TensorType, TypeFacts]] = {}
+        # By identity: hashing an expression or a type walks all of it.
+        self._expressions: dict[int, _ExprFacts] = {}
+        self._types: dict[int, TypeFacts] = {}
 
     def value(self, expr: Expr) -> int | None:
         """The checked value of an expression; None where it depends on symbols.
@@ -72,13 +73,13 @@ class TypeChecker:
     def _facts(self, expr: Expr, level: int) -> _ExprFacts:
         """The facts of an expression that stands `level` levels deep; each part is walked once, however often used."""
         known = self._expressions.get(id(expr))
-        facts = self._walk(expr, level) if known is None else known[1]
+        facts = self._walk(expr, level) if known is None else known
         if level + facts.depth - 1 > MAX_EXPR_DEPTH:
             raise TypeProblemError(f"an expression is nested deeper than the limit of {MAX_EXPR_DEPTH}")
         if facts.nodes > MAX_EXPR_NODES:
             raise TypeProblemError(f"an expression has more operands than the limit of {MAX_EXPR_NODES}")
-        if known is None:
-            self._expressions[id(expr)] = (expr, facts)
+        if known is None and facts.nodes > 1:
+            self._expressions[id(expr)] = facts
         return facts
 
     def _walk(self, expr: Expr, level: int) -> _ExprFacts:
@@ -111,8 +112,8 @@ class TypeChecker:
         """
         known = self._types.get(id(tensor))
         if known is None:
-            known = self._types[id(tensor)] = (tensor, self._check(tensor))
-        return known[1]
+            known = self._types[id(tensor)] = self._check(tensor)
+        return known
 
     def _check(self, tensor: ir.TensorType) -> TypeFacts:
         rank = len(tensor.shape)
