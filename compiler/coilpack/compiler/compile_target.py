@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
@@ -20,6 +19,7 @@ from coilpack.compiler.capture.choices import StaticChoices
 from coilpack.compiler.capture.host_graph import CapturedKernel, run_inductor
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.capture.retrace import retrace
+from coilpack.compiler.kernels.access import parameter_access
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
 from coilpack.compiler.kernels.source import KernelSource
@@ -164,7 +164,7 @@ class _Function:
         for made in compiled:
             _check_launch(made)
         bound = {
-            k.name: BoundKernel(_kernel(name, k, c), tuple(p.name for p in c.parameters))
+            k.name: BoundKernel(_kernel(name, c), tuple(p.name for p in c.parameters))
             for k, name, c in zip(captured, names, compiled, strict=True)
         }
         constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
@@ -236,16 +236,15 @@ def _check_launch(kernel: LoweredKernel) -> None:
         raise UnsupportedError(f"kernel {kernel.kernel_name!r} needs {what}, which a package cannot ask for yet")
 
 
-def _kernel(export_name: str, captured: CapturedKernel, compiled: LoweredKernel) -> ir.Kernel:
-    """The kernel of the program; what is not written is only read."""
-
-    def parameter(p: Any) -> ir.KernelParameter:
-        if not p.is_pointer:
-            return ir.ScalarParameter(p.dtype)
-        access = ir.Access.READ | ir.Access.WRITE if p.name in captured.mutated else ir.Access.READ
-        return ir.PointerParameter(p.dtype, access, p.alignment)
-
-    return ir.Kernel(export_name, tuple(parameter(p) for p in compiled.parameters))
+def _kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
+    """The kernel of the program; a pointer that the code never follows counts as read."""
+    parameters: list[ir.KernelParameter] = [
+        ir.PointerParameter(parameter.dtype, access or ir.Access.READ, parameter.alignment)
+        if parameter.is_pointer
+        else ir.ScalarParameter(parameter.dtype)
+        for parameter, access in zip(compiled.parameters, parameter_access(compiled.ptx), strict=True)
+    ]
+    return ir.Kernel(export_name, tuple(parameters))
 
 
 def _executable(kind: ir.ImageKind, kernels: Sequence[ir.Kernel], compiled: Sequence[LoweredKernel]) -> bytes:

@@ -56,11 +56,6 @@ class CapturedKernel:
         """Argument names to Triton types, `constexpr` included, in declaration order."""
         return dict(self.tuner.triton_meta["signature"])
 
-    @property
-    def mutated(self) -> frozenset[str]:
-        """Names of pointer arguments that the kernel writes."""
-        return frozenset(self.tuner.mutated_arg_names)
-
 
 @dataclass
 class HostGraph:
