@@ -116,12 +116,18 @@ class Schema:
 
     Args:
         binary: flatc's binary form of it (`flatc --binary --schema`). It is trusted.
+
+    Attributes:
+        identifier: the file identifier, empty where the schema states none.
+        root_name: the full name of the root table.
+        slots: the slot of each field in the vtable, by the table's full name and the field's.
     """
 
     def __init__(self, binary: bytes) -> None:
         reflection = Reflection(binary)
         self.identifier: bytes = reflection.identifier
         self.root_name: str = reflection.objects[reflection.root].name
+        self.slots = {item.name: {field.name: field.slot for field in item.fields} for item in reflection.objects}
         self.check: Callable[[Run, int, int], None] = _Compiler(reflection).table(reflection.root)
 
     @classmethod
