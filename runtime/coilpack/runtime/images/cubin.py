@@ -159,10 +159,11 @@ def _kernels(elf: _Elf) -> list[str]:
     return names
 
 
-def describe_cubin(image: bytes | memoryview, *, file: str, where: str) -> ImageInfo:
+def describe_cubin(image: bytes | memoryview, *, file: str, where: str, kernels: bool) -> ImageInfo:
     """Reads the header facts of a cubin; see `describe_image`."""
     elf = _Elf(image, file, where)
     strings = bytes(elf.content(elf.names))
     by_name = {elf.text(strings, section.name): section for section in elf.sections}
-    entries = {name: _params(elf, by_name.get(f".nv.info.{name}")) for name in _kernels(elf)}
+    names = _kernels(elf) if kernels else []
+    entries = {name: _params(elf, by_name.get(f".nv.info.{name}")) for name in names}
     return ImageInfo("cubin", _target(elf, by_name), None, entries)
