@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from coilpack.runtime.collector import no_collections
 from coilpack.runtime.devices.base import Device, Kernel, Launch, LaunchConfig
 from coilpack.runtime.plan import Base, CopyStep, FillStep, LaunchStep, Plan, Reference, Step
 
@@ -43,7 +44,8 @@ class Executor:
         slots = len(plan.arguments) + len(plan.output_nbytes)
         self._addresses = [0] * slots  # of arguments, then outputs, in the latest call
         self._patches: list[list[tuple[Launch, int, int]]] = [[] for _ in range(slots)]
-        self._steps: list[Callable[[int], None]] = [self._bind(step, kernels) for step in plan.steps]
+        with no_collections():
+            self._steps: list[Callable[[int], None]] = [self._bind(step, kernels) for step in plan.steps]
 
     def run(self, arguments: Sequence[int], outputs: Sequence[int], stream: int) -> None:
         """Queues all steps on `stream`, over the addresses of this call's arguments and outputs."""
