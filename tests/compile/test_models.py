@@ -10,10 +10,13 @@ import pytest
 pytestmark = pytest.mark.compiler
 torch = pytest.importorskip("torch")
 
-import small_models as models  # noqa: E402
 from in_process import compile_in_process, export, write  # noqa: E402
+from inductor_kernels import KERNELS  # noqa: E402
+from small_models import MODELS  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
+
+ROWS = {**MODELS, **KERNELS}
 
 # Relative to the reference's norm, by the coarsest element type that takes part.
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -46,10 +49,10 @@ def _error(got: np.ndarray, expected: torch.Tensor) -> float:
     return float(np.linalg.norm(got.astype(np.float64) - want) / scale)
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", ROWS)
 def test_the_compiled_model_computes_what_torch_computes(name, device, tmp_path) -> None:
     torch.manual_seed(0)
-    module, inputs = models.MODELS[name]()
+    module, inputs = ROWS[name]()
     programs = {"main": export(module, inputs)}
     path = write(compile_in_process(programs), tmp_path / "model.coil")
     dtype = next((x.dtype for x in inputs if torch.is_floating_point(x)), torch.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -56,7 +56,7 @@ def build_function(
     constants: Mapping[str, WeightRef],
     kernels: Mapping[str, BoundKernel],
 ) -> ir.Function:
-    """The body of `signature` from its host graph.
+    """The body of `signature` from its host graph, with the signature's outputs laid out as the body returns them.
 
     Args:
         signature: what callers see.
@@ -74,7 +74,11 @@ def build_function(
     builder = _Builder(arguments, bindings, constants, kernels)
     for node in host.graph.nodes:
         builder.add(node)
-    return ir.Function(signature, arguments, tuple(builder.operations))
+    returned = builder.operations[-1]
+    assert isinstance(returned, ir.Return)
+    # The device may lay out a result otherwise than the CPU did when the model was exported: the code decides.
+    outputs = tuple(replace(a, type=v.type) for a, v in zip(signature.outputs, returned.values, strict=True))
+    return ir.Function(replace(signature, outputs=outputs), arguments, tuple(builder.operations))
 
 
 @dataclass

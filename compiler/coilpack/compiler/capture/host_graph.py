@@ -80,6 +80,7 @@ def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> 
         UnsupportedError: an operation does not become a Triton kernel; names the operation and its source line.
     """
     _refuse_random(retraced.graph_module.graph)
+    _keep_output_layouts(retraced.graph_module.graph)
     sink = _Sink(target)
     with (
         _wrapper_installed(sink),
@@ -98,6 +99,15 @@ def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> 
             raise _explain(error, retraced.graph_module.graph) from error
     assert sink.result is not None
     return sink.result
+
+
+def _keep_output_layouts(graph: torch.fx.Graph) -> None:
+    """Gives outputs the strides that the model gives them; Inductor would choose what suits its kernels."""
+    (output,) = graph.find_nodes(op="output")
+    values = output.args[0] if isinstance(output.args[0], tuple | list) else output.args
+    output.meta["user_visible_output_idxs"] = [
+        index for index, value in enumerate(values) if isinstance(value, torch.fx.Node)
+    ]
 
 
 def _refuse_random(graph: torch.fx.Graph) -> None:

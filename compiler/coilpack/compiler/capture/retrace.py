@@ -173,6 +173,22 @@ def _score_mod(
     return (lambda s, b, h, i, j: s), ()  # noqa: ARG005
 
 
+def _convolution_1d(
+    input: torch.Tensor,  # noqa: A002 (the operator's name for it)
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+) -> torch.Tensor:
+    """A one-dimensional convolution as a two-dimensional one of height 1, for which there is a template."""
+    flat = torch.conv2d(
+        input.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, *stride), (0, *padding), (1, *dilation), groups
+    )
+    return flat.squeeze(-2)
+
+
 def _overrides(fuse_attention: bool) -> Mapping[Any, Callable[..., Any]]:
     """Replacements by operator; a decomposition table would not fire for these."""
     block_masks: dict[tuple[Any, Any], tuple[Any, ...]] = {}
@@ -180,7 +196,10 @@ def _overrides(fuse_attention: bool) -> Mapping[Any, Callable[..., Any]]:
     def attention(*args: Any, **kwargs: Any) -> Any:
         return _attention(fuse_attention, block_masks, *args, **kwargs)
 
-    return {aten.scaled_dot_product_attention.default: attention}
+    return {
+        aten.scaled_dot_product_attention.default: attention,
+        aten.conv1d.default: _convolution_1d,
+    }
 
 
 def user_inputs(program: torch.export.ExportedProgram) -> Sequence[torch.fx.Node]:
