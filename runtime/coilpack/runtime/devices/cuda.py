@@ -279,8 +279,7 @@ class CudaDevice:
         if 0 in config.grid:
             return NoLaunch()
         self._check_geometry(kernel, config)
-        with self._activation:
-            kernel.allow_shared_memory(config.shared_memory_bytes)
+        kernel.allow_shared_memory(config.shared_memory_bytes)
         return CudaLaunch(kernel, config, parameters)
 
     def _check_geometry(self, kernel: CudaKernel, config: LaunchConfig) -> None:

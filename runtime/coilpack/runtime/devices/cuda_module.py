@@ -7,6 +7,7 @@ import functools
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from coilpack.runtime.devices.base import Kernel, LaunchConfig
@@ -27,6 +28,10 @@ class CudaModule:
         self._device = device
         self._label = name
         self._handle = _load(image, name, device.name)
+
+    def activate(self) -> AbstractContextManager[None]:
+        """Makes the context that it is loaded into current within the block."""
+        return self._device.activate()
 
     def kernel(self, name: str) -> CudaKernel:
         """The entry point `name`, loaded now; `NotFoundError` where the image has none."""
@@ -101,7 +106,8 @@ class CudaKernel:
             if nbytes > self._dynamic_limit:
                 attribute = driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 what = f"kernel {self.name}: opting in to {nbytes} bytes of dynamic shared memory"
-                call("cuFuncSetAttribute", what, self.function, attribute, nbytes)
+                with self._module.activate():
+                    call("cuFuncSetAttribute", what, self.function, attribute, nbytes)
                 self._dynamic_limit = nbytes
 
 
