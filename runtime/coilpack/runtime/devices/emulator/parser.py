@@ -1,0 +1,336 @@
+"""PTX text to `PtxModule`."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import struct
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any, NamedTuple
+
+from lark import Lark, LarkError, Token, Transformer, UnexpectedInput, UnexpectedToken
+
+from coilpack.runtime.devices.emulator.ptx import (
+    Address,
+    Arguments,
+    Entry,
+    Guard,
+    Immediate,
+    Instruction,
+    Label,
+    Negated,
+    Operand,
+    Pair,
+    PtxModule,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+)
+from coilpack.runtime.devices.emulator.ptx import TYPE_BYTES
+from coilpack.runtime.errors import InvalidFileError
+
+_MAX_REGISTERS = 1_000_000  # of one declaration; a kernel has thousands
+
+
+def parse_ptx(text: str, *, file: str = "PTX") -> PtxModule:
+    """Parses PTX.
+
+    Args:
+        text: the whole text.
+        file: its name, for messages.
+
+    Raises:
+        InvalidFileError: it is not PTX; the message has line, column and the text there.
+    """
+    try:
+        items = _grammar().parse(text)
+    except UnexpectedInput as error:
+        found = repr(str(error.token)) if isinstance(error, UnexpectedToken) else "what stands here"
+        line = next(itertools.islice(text.splitlines(), max(error.line - 1, 0), None), "").strip()
+        where = f"line {error.line}, column {error.column}"
+        raise InvalidFileError(file, where, f"{found} is not PTX: `{line}`") from error
+    except LarkError as error:
+        raise InvalidFileError(file, "", f"the PTX cannot be read: {error}") from error
+    return _module(items, text, file)
+
+
+@functools.cache
+def _grammar() -> Lark:
+    source = resources.files(__package__).joinpath("ptx_grammar.lark").read_text("utf-8")
+    return Lark(source, parser="lalr", transformer=_Builder(), maybe_placeholders=False)
+
+
+class _RawInstruction(NamedTuple):
+    name: Token
+    operands: tuple[Operand, ...]
+    guard: Guard | None
+    start: int
+    end: int
+
+
+class _RawEntry(NamedTuple):
+    name: Token
+    parameters: list[Variable]
+    bounds: dict[str, tuple[int, ...]]
+    body: list[Any]
+
+
+class _Builder(Transformer[Token, Any]):
+    """Builds values while the text is parsed. One method for each rule, named as the rule."""
+
+    # --- operands ---
+
+    def register(self, items: list[Any]) -> Register:
+        return Register(str(items[0]))
+
+    def negated(self, items: list[Any]) -> Negated:
+        return Negated(Register(str(items[-1])))
+
+    def symbol(self, items: list[Any]) -> Symbol:
+        return Symbol(str(items[0]))
+
+    def symbol_offset(self, items: list[Any]) -> Symbol:
+        return Symbol(str(items[0]), items[1])
+
+    def integer(self, items: list[Any]) -> Immediate:
+        return Immediate(-_integer(items[1]) if items[0] == "-" else _integer(items[-1]))
+
+    def real(self, items: list[Any]) -> Immediate:
+        return Immediate(float("".join(items)), 64)
+
+    def float_bits(self, items: list[Any]) -> Immediate:
+        return Immediate(struct.unpack(">f", bytes.fromhex(items[0][2:]))[0], 32)
+
+    def double_bits(self, items: list[Any]) -> Immediate:
+        return Immediate(struct.unpack(">d", bytes.fromhex(items[0][2:]))[0], 64)
+
+    def pair(self, items: list[Any]) -> Pair:
+        return Pair(Register(str(items[0])), Register(str(items[1])))
+
+    def vector(self, items: list[Any]) -> Vector:
+        return Vector(tuple(items))
+
+    def offset(self, items: list[Any]) -> int:
+        sign = -1 if "-" in items[:-1] else 1
+        return sign * _integer(items[-1])
+
+    def address(self, items: list[Any]) -> Address:
+        return Address(items[0], items[1] if len(items) > 1 else 0)
+
+    def list(self, items: list[Any]) -> Arguments:
+        return Arguments(tuple(items))
+
+    # --- statements ---
+
+    def guard(self, items: list[Any]) -> tuple[Guard, int]:
+        return Guard(Register(str(items[-1])), len(items) > 1), items[-1].start_pos - len(items)
+
+    def instruction(self, items: list[Any]) -> _RawInstruction:
+        guard, start = items[0] if isinstance(items[0], tuple) else (None, items[0].start_pos)
+        name, *operands, end = items if guard is None else items[1:]
+        return _RawInstruction(name, tuple(operands), guard, start, end.end_pos)
+
+    def label(self, items: list[Any]) -> Label:
+        return Label(str(items[0]))
+
+    def body(self, items: list[Any]) -> list[Any]:
+        return items
+
+    def declared(self, items: list[Any]) -> list[str]:
+        name = str(items[0])
+        if len(items) == 1:
+            return [name]
+        return [f"{name}{i}" for i in range(min(_integer(items[1]), _MAX_REGISTERS))]
+
+    def register_names(self, items: list[Any]) -> list[str]:
+        return [name for names in items for name in names]
+
+    def register_declaration(self, items: list[Any]) -> dict[str, str]:
+        attributes = dict(items[1:-1])
+        return dict.fromkeys(items[-1], attributes.get("type", ""))
+
+    def attribute(self, items: list[Any]) -> tuple[str, Any]:
+        kind = items[0].type
+        if kind == "TYPE":
+            return ("type", str(items[0])[1:])
+        return ("align", _integer(items[1])) if kind == "ALIGN" else (kind, str(items[0]))
+
+    def array(self, items: list[Any]) -> int:
+        return _integer(items[0]) if items else 0
+
+    def braces(self, items: list[Any]) -> list[Any]:
+        return [value for item in items for value in (item if isinstance(item, list) else [item])]
+
+    def variable(self, items: list[Any]) -> tuple[str, int, tuple[Any, ...]]:
+        sizes = [item for item in items[1:] if isinstance(item, int)]
+        rest = [item for item in items[1:] if not isinstance(item, int)]
+        count = 1
+        for size in sizes:
+            count *= size
+        initial = rest[0] if rest else []
+        return str(items[0]), count, tuple(initial if isinstance(initial, list) else [initial])
+
+    def variable_declaration(self, items: list[Any]) -> list[Variable]:
+        tokens = [item for item in items if isinstance(item, Token)]
+        attributes = dict(item for item in items if isinstance(item, tuple) and len(item) == 2)
+        space, external = tokens[-1][1:], ".extern" in tokens
+        type_ = attributes.get("type", "b8")
+        alignment = attributes.get("align", TYPE_BYTES.get(type_, 1))
+        return [
+            Variable(name, space, type_, count, alignment, initial, external)
+            for name, count, initial in (item for item in items if isinstance(item, tuple) and len(item) == 3)
+        ]
+
+    # --- the module ---
+
+    def parameter(self, items: list[Any]) -> Variable:
+        attributes: dict[str, Any] = {}
+        for item in items:
+            if isinstance(item, tuple):
+                if item[0] == "POINTER":
+                    break  # the alignment that follows is that of the memory it points to
+                attributes[item[0]] = item[1]
+        name = next(item for item in reversed(items) if isinstance(item, Token))
+        sizes = [item for item in items if isinstance(item, int)]
+        type_ = attributes.get("type", "b8")
+        alignment = attributes.get("align", TYPE_BYTES.get(type_, 1))
+        return Variable(str(name), "param", type_, sizes[0] if sizes else 1, alignment)
+
+    def parameters(self, items: list[Any]) -> list[Variable]:
+        return items
+
+    def bound(self, items: list[Any]) -> tuple[str, tuple[int, ...]]:
+        return str(items[0])[1:], tuple(_integer(item) for item in items[1:])
+
+    def entry(self, items: list[Any]) -> _RawEntry:
+        name = next(item for item in items if isinstance(item, Token) and item.type == "NAME")
+        *lists, body = (item for item in items if isinstance(item, list))
+        bounds = dict(item for item in items if isinstance(item, tuple))
+        return _RawEntry(name, lists[0] if lists else [], bounds, body)
+
+    def version(self, items: list[Any]) -> tuple[str, str]:
+        return "version", str(items[0])
+
+    def target(self, items: list[Any]) -> tuple[str, str]:
+        return "target", str(items[0])
+
+    def ignored(self, _: list[Any]) -> None:
+        """What says nothing to an executor; device functions too: a call of one is refused where it stands."""
+
+    pragma = function = ignored
+
+    def start(self, items: list[Any]) -> list[Any]:
+        return items
+
+
+def _integer(token: str) -> int:
+    text = token.rstrip("U")
+    octal = len(text) > 1 and text[0] == "0" and text.isdigit()
+    return int(text, 8) if octal else int(text, 0)
+
+
+def _module(items: list[Any], text: str, file: str) -> PtxModule:
+    header = dict(item for item in items if isinstance(item, tuple) and not isinstance(item, _RawEntry))
+    variables = tuple(v for item in items if isinstance(item, list) for v in item)
+    entries: dict[str, Entry] = {}
+    for item in items:
+        if isinstance(item, _RawEntry):
+            if item.name in entries:
+                raise InvalidFileError(file, f"line {item.name.line}", f"the entry {str(item.name)!r} is defined twice")
+            entries[str(item.name)] = _entry(item, text)
+    return PtxModule(header.get("version", ""), header.get("target", ""), variables, entries)
+
+
+def _entry(raw: _RawEntry, text: str) -> Entry:
+    flat = _Flattener(text)
+    flat.add(raw.body, {})
+    required = raw.bounds.get("reqntid")
+    most = required or raw.bounds.get("maxntid")
+    threads = functools.reduce(int.__mul__, most) if most else None
+    block = (*required, 1, 1)[:3] if required else None
+    return Entry(
+        str(raw.name),
+        tuple(raw.parameters),
+        flat.registers,
+        tuple(flat.variables),
+        tuple(flat.body),
+        threads,
+        block,
+        raw.name.line or 0,
+    )
+
+
+class _Flattener:
+    """Takes the statements out of nested blocks; names that a block declares get a suffix of its own."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.registers: dict[str, str] = {}
+        self.variables: list[Variable] = []
+        self.body: list[Instruction | Label] = []
+        self._blocks = itertools.count(1)
+
+    def add(self, block: list[Any], outer: dict[str, str], suffix: str = "") -> None:
+        names = dict(outer)
+        if suffix:
+            names |= {name: f"{name}{suffix}" for name in _declared(block)}
+        for statement in block:
+            if isinstance(statement, _RawInstruction):
+                self.body.append(self._instruction(statement, names))
+            elif isinstance(statement, Label):
+                self.body.append(Label(names.get(statement.name, statement.name)))
+            elif isinstance(statement, dict):
+                self.registers |= {names.get(name, name): type_ for name, type_ in statement.items()}
+            elif isinstance(statement, list) and statement and isinstance(statement[0], Variable):
+                self.variables += [_renamed(variable, names) for variable in statement]
+            elif isinstance(statement, list):
+                self.add(statement, names, f"#{next(self._blocks)}")
+
+    def _instruction(self, raw: _RawInstruction, names: dict[str, str]) -> Instruction:
+        operands, guard = raw.operands, raw.guard
+        if names:
+            operands = tuple(_rename(operand, names) for operand in operands)
+            if guard:
+                guard = Guard(_rename(guard.register, names), guard.negated)  # type: ignore[arg-type]
+        source = " ".join(self.text[raw.start : raw.end].split())
+        return Instruction(str(raw.name), operands, guard, raw.name.line or 0, raw.name.column or 0, source)
+
+
+def _declared(block: list[Any]) -> Iterator[str]:
+    for statement in block:
+        if isinstance(statement, dict):
+            yield from statement
+        elif isinstance(statement, Label):
+            yield statement.name
+        elif isinstance(statement, list):
+            yield from (item.name for item in statement if isinstance(item, Variable))
+
+
+def _renamed(variable: Variable, names: dict[str, str]) -> Variable:
+    if variable.name not in names:
+        return variable
+    return Variable(
+        names[variable.name], variable.space, variable.type, variable.count, variable.alignment, variable.initial
+    )
+
+
+def _rename(operand: Operand, names: dict[str, str]) -> Operand:
+    match operand:
+        case Register(name):
+            return Register(names[name]) if name in names else operand
+        case Symbol(name, offset):
+            return Symbol(names[name], offset) if name in names else operand
+        case Address(base, offset):
+            return Address(_rename(base, names), offset)
+        case Vector(items):
+            return Vector(tuple(_rename(item, names) for item in items))
+        case Arguments(items):
+            return Arguments(tuple(_rename(item, names) for item in items))
+        case Negated(register):
+            return Negated(_rename(register, names))  # type: ignore[arg-type]
+        case Pair(first, second):
+            return Pair(_rename(first, names), _rename(second, names))  # type: ignore[arg-type]
+        case _:
+            return operand
