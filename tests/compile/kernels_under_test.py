@@ -127,3 +127,30 @@ NEEDS_SCRATCH = KernelSource(
     {"BLOCK": 64},
     {(0,): DIVISIBLE, (1,): DIVISIBLE, (3,): DIVISIBLE},
 )
+
+
+@triton.jit
+def undefined_name_kernel(out):
+    tl.store(out, not_defined_anywhere)  # noqa: F821 (the point of it)
+
+
+@triton.jit
+def bad_assembly_kernel(out):
+    value = tl.inline_asm_elementwise("nonsense $0, $1;", "=r,r", [tl.program_id(0)], tl.int32, is_pure=False, pack=1)
+    tl.store(out, value)
+
+
+@triton.jit
+def deadly_kernel(out):
+    # LLVM ends the process where an assembly constraint does not exist.
+    value = tl.inline_asm_elementwise("mov $0, $1;", "=Z,r", [tl.program_id(0)], tl.int32, is_pure=False, pack=1)
+    tl.store(out, value)
+
+
+def not_a_triton_function(x):
+    return x
+
+
+@triton.jit
+def calls_python_kernel(out):
+    tl.store(out, not_a_triton_function(1))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.program import ir
 
 pytestmark = pytest.mark.compiler
 
@@ -62,6 +66,37 @@ def test_equals_sentence_transformers(encoder_module, expected, dtype: str, leas
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.norm(dim=1), torch.ones(len(SENTENCES)))
     assert float((found * expected).sum(dim=1).min()) > least
+
+
+class TorchProgram:
+    """The encoder behind the interface of a compiled program, two sentences a call."""
+
+    def __init__(self, encoder) -> None:
+        self.encoder = encoder
+        self.calls = 0
+
+    def signature(self) -> ir.Signature:
+        tokens = ir.TensorType.contiguous(DType.i64, (2, LENGTH))
+        names = ("input_ids", "attention_mask")
+        return ir.Signature("main", tuple(ir.Argument(name, tokens) for name in names), ())
+
+    def __call__(self, ids: np.ndarray, mask: np.ndarray):
+        import torch
+
+        assert ids.shape == mask.shape == (2, LENGTH)
+        self.calls += 1
+        with torch.no_grad():
+            return self.encoder(torch.from_numpy(ids), torch.from_numpy(mask))
+
+
+def test_embeds_any_number_of_sentences_in_batches(encoder_module, expected) -> None:
+    from embed import Embedder
+
+    program = TorchProgram(encoder_module.load())
+    found = Embedder(program).embed(SENTENCES)
+    assert program.calls == 2  # three sentences, the second batch filled up
+    assert found.shape == (len(SENTENCES), 384)
+    assert float((found * expected.numpy()).sum(axis=1).min()) > 0.99999
 
 
 @pytest.mark.usefixtures("encoder_module")

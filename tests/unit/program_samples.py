@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 
 from coilpack.runtime.dtypes import DType
@@ -78,6 +79,12 @@ def small_program() -> ir.Program:
 
     targets = tuple(ir.Target(name, images[name], (first, second), body()) for name in images)
     return ir.Program("coilpack tests", (main, other), storages, targets)
+
+
+def one_target(program: ir.Program) -> ir.Program:
+    """The program with its first target and image only."""
+    first = program.targets[0]
+    return dataclasses.replace(program, targets=(dataclasses.replace(first, images=first.images[:1]),))
 
 
 def large_program(kernels: int = 200, dispatches: int = 400) -> ir.Program:

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from executable_samples import full
+from executable_samples import SMALL_PTX, export, full
+from square_package import ENTRY, write_square_package
 
 from coilpack.cli import main as cli_main
 from coilpack.cli.main import main
-from coilpack.runtime.executable import write_executable
+from coilpack.runtime.executable import Executable, write_executable
+from coilpack.runtime.program.parser import parse_program
 
 IREE = Path(__file__).resolve().parents[1] / "compat" / "iree"
 
@@ -24,6 +26,11 @@ def executable_file(tmp_path) -> Path:
     path = tmp_path / "kernels.cda1"
     path.write_bytes(write_executable(full()))
     return path
+
+
+@pytest.fixture
+def package_file(tmp_path) -> Path:
+    return write_square_package(tmp_path / "square.coil")
 
 
 def inspect_json(path: Path, capsys) -> dict:
@@ -95,6 +102,12 @@ class TestInspect:
         assert decode["inputs"] == [{"name": "input0", "type": "tensor<8xf32>"}]
         assert decode["outputs"] == [{"name": "output0", "type": "tensor<8xf32>"}]
 
+    def test_names_cannot_steer_the_terminal(self, tmp_path, capsys) -> None:
+        path = tmp_path / "x.cda1"
+        path.write_bytes(write_executable(Executable((SMALL_PTX,), (export(export_name="a\x1b[2J\nb[red]"),))))
+        assert main(["inspect", str(path)]) == 0
+        assert "  a\\x1b[2J\\nb[red]  " in capsys.readouterr().out
+
     def test_table_on_a_terminal(self, executable_file: Path) -> None:
         controller, terminal = pty.openpty()
         with subprocess.Popen(
@@ -108,8 +121,38 @@ class TestInspect:
                 shown += chunk
         assert process.returncode == 0
         text = shown.decode()
-        assert "\u2503 name" in text  # a drawn table
+        assert "\u2503" in text  # a drawn table
         assert "add$one" in text
+
+    def test_package_as_json(self, package_file: Path, capsys) -> None:
+        found = inspect_json(package_file, capsys)
+        assert found["kind"] == "package"
+        assert found["producer"] == "test 1.0"
+        assert found["weights"] == {"storages": 0, "bytes": 0}
+        assert found["functions"] == [
+            {
+                "name": "main",
+                "inputs": [{"name": "x", "type": "tensor<4xf32>"}],
+                "outputs": [{"name": "y", "type": "tensor<4xf32>"}],
+            }
+        ]
+        (executable,) = found["executables"]
+        assert (executable["target"], executable["image"], executable["entry"]) == ("sm_80", "ptx", ENTRY)
+        (export,) = executable["exports"]
+        assert export["export_name"] == "main_dispatch_0_square$4"
+        assert export["kernel_name"] == "main_dispatch_0_square_4"
+
+    def test_package_for_people(self, package_file: Path, capsys) -> None:
+        assert main(["inspect", str(package_file)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[:2] == [f"{package_file}: package", "  producer test 1.0; 0 weights, 0 bytes"]
+        assert lines[4].split() == ["main", "x:", "tensor<4xf32>", "y:", "tensor<4xf32>"]
+
+    def test_package_as_text(self, package_file: Path, capsys) -> None:
+        assert main(["inspect", "--text", str(package_file)]) == 0
+        text = capsys.readouterr().out
+        assert parse_program(text).producer == "test 1.0"
+        assert "dispatch(%x, %y)" in text
 
     def test_text_is_for_packages(self, executable_file: Path, capsys) -> None:
         assert main(["inspect", "--text", str(executable_file)]) == 1
@@ -126,7 +169,7 @@ def _read(descriptor: int) -> bytes:
 class TestVerify:
     def test_sound_file(self, executable_file: Path, capsys) -> None:
         assert main(["verify", str(executable_file)]) == 0
-        assert capsys.readouterr().out == f"{executable_file}: valid executable: 3 kernels (sm_80), 0 functions\n"
+        assert capsys.readouterr().out == f"{executable_file}: valid executable; kernels: 3 for sm_80\n"
 
     def test_damaged_file(self, executable_file: Path, capsys) -> None:
         executable_file.write_bytes(executable_file.read_bytes()[:-100])
@@ -142,6 +185,17 @@ class TestVerify:
         path.write_bytes(contents)
         assert main(["verify", str(path)]) == 1
         assert str(path) in capsys.readouterr().err
+
+
+class TestRunWithoutADevice:
+    def test_says_what_the_input_lacks_before_it_opens_a_device(self, package_file: Path, capsys) -> None:
+        assert main(["run", str(package_file), "--input", "4xf32=1", "--input", "4xf32=1,2,x,4"]) == 1
+        assert "--input 1: value '4xf32=1,2,x,4': column 11: 'x' is not an f32" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("device", ["cuda:x", "tpu"])
+    def test_refuses_unknown_devices(self, package_file: Path, device: str, capsys) -> None:
+        assert main(["run", str(package_file), "--device", device, "--input", "4xf32=1"]) == 1
+        assert device in capsys.readouterr().err
 
 
 class TestExitCodes:

@@ -1,4 +1,4 @@
-"""Compiles exported PyTorch programs into packages: Inductor's kernels lowered to PTX, and the host program beside them."""
+"""Compiles exported PyTorch programs into packages: Inductor's kernels lowered to PTX, with the host program."""
 
 from importlib.metadata import version
 

@@ -46,11 +46,12 @@ try:
         device_codegens,
         init_backend_registration,
     )
-    from torch._inductor.codegen.wrapper import LineContext, PythonWrapperCodegen, WrapperLine
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen, WrapperLine
     from torch._inductor.compile_fx import _recursive_joint_graph_passes, compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.exc import InductorError
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
+    from torch._inductor.utils import LineContext
     from torch._inductor.virtualized import V
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx

@@ -66,7 +66,7 @@ __all__ = [
 _WARP_SIZE = 32
 
 
-def _backend(compute_capability: int) -> Any:  # noqa: ANN401 (Triton has no types)
+def _backend(compute_capability: int) -> Any:
     return CUDABackend(GPUTarget("cuda", compute_capability, _WARP_SIZE))
 
 

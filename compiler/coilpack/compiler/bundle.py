@@ -12,10 +12,9 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coilpack.runtime.package import StorageData
-
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InvalidFileError
+from coilpack.runtime.package import StorageData
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.codec import decode_program, encode_program
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from coilpack.compiler.passes.plan_memory import PlanMemory
 from torch.export.graph_signature import InputKind, OutputKind
 
 from coilpack.compiler import PRODUCER
@@ -24,6 +23,7 @@ from coilpack.compiler.capture.retrace import retrace
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
 from coilpack.compiler.kernels.source import KernelSource
+from coilpack.compiler.passes.plan_memory import PlanMemory
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
 from coilpack.runtime.dtypes import DType
@@ -156,6 +156,8 @@ class _Function:
         sources = [_source(k, symbol) for k, symbol in zip(captured, unique_kernel_names(names), strict=True)]
         self.progress(f"{self.name}: compiling {len(sources)} kernels for {self.target.name}")
         compiled = self.compiler.compile(sources)
+        for made in compiled:
+            _check_launch(made)
         bound = {
             k.name: BoundKernel(_kernel(name, k, c), tuple(p.name for p in c.parameters))
             for k, name, c in zip(captured, names, compiled, strict=True)
@@ -182,7 +184,8 @@ class _Function:
             if spec.kind == InputKind.USER_INPUT:
                 if not isinstance(value, torch.Tensor):
                     raise UnsupportedError(
-                        f"input {spec.arg.name!r} of {self.name!r} is {value!r}, not a tensor; make it a constant of the model"
+                        f"input {spec.arg.name!r} of {self.name!r} is {value!r}, not a tensor; "
+                        "make it a constant of the model"
                     )
                 bindings.append(len(inputs))
                 inputs.append(ir.Argument(spec.arg.name, tensor_type(value, f"input {spec.arg.name!r}")))
@@ -195,7 +198,8 @@ class _Function:
         for spec in signature.output_specs:
             if spec.kind != OutputKind.USER_OUTPUT:
                 raise UnsupportedError(
-                    f"{self.name!r} changes {spec.target!r} in place ({spec.kind.name.lower()}); return it as an output instead"
+                    f"{self.name!r} changes {spec.target!r} in place ({spec.kind.name.lower()}); "
+                    "return it as an output instead"
                 )
         return ir.Signature(self.name, tuple(inputs), self._outputs(program)), bindings
 
@@ -233,6 +237,13 @@ def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:
         attributes=meta["configs"][0],
         options=options,
     )
+
+
+def _check_launch(kernel: LoweredKernel) -> None:
+    """Refuses what a plain launch cannot give; a programmatic launch is only an optimisation, and needs nothing."""
+    if kernel.cooperative or kernel.num_ctas != 1:
+        what = "a cooperative launch" if kernel.cooperative else f"clusters of {kernel.num_ctas} workgroups"
+        raise UnsupportedError(f"kernel {kernel.kernel_name!r} needs {what}, which a package cannot ask for yet")
 
 
 def _kernel(export_name: str, captured: CapturedKernel, compiled: LoweredKernel) -> ir.Kernel:

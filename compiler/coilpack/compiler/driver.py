@@ -15,9 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from coilpack.runtime.package import StorageData, write_package
-from coilpack.runtime.program.text import print_program
-
 from coilpack.compiler import PRODUCER
 from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory
@@ -26,7 +23,9 @@ from coilpack.runtime import errors
 from coilpack.runtime.atomic import write_atomically
 from coilpack.runtime.errors import CoilpackError, InputError, UnsupportedError
 from coilpack.runtime.executable import read_executable
+from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
+from coilpack.runtime.program.text import print_program
 
 Emit = Literal["coil", "cda1", "text"]
 ImageChoice = Literal["ptx", "cubin", "both"]
@@ -223,7 +222,7 @@ def _run_worker(
         "output": str(output),
     }
     main = f"import sys; sys.path[:] = {sys.path!r}; from coilpack.compiler.worker import main; main()"
-    # Inductor and Triton keep caches of their own: in the scratch folder they leave nothing behind and serve nothing old.
+    # Inductor and Triton keep caches of their own: in the scratch folder they leave nothing and serve nothing old.
     environment = {
         **os.environ,
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{target.name}.inductor"),
@@ -317,8 +316,8 @@ def _emit_executable(
         export = exports[kernel.export_name]
         if export.binding_count + export.constant_count != len(kernel.parameters):
             raise UnsupportedError(
-                f"kernel {kernel.export_name!r} has {len(kernel.parameters)} parameters that are not at most 16 pointers "
-                "followed by at most 64 scalars of 32 bits, so it cannot stand in a bare executable; emit a package"
+                f"kernel {kernel.export_name!r} has {len(kernel.parameters)} parameters that are not at most 16 "
+                "pointers followed by at most 64 scalars of 32 bits; it cannot be in a bare executable: emit a package"
             )
     write_atomically(output, data)
 

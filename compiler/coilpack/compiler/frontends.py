@@ -30,6 +30,7 @@ def export_source(source: str, directory: Path) -> Path:
 
     Raises:
         InputError: there is no such file or callable, it returns something else, or it cannot be exported.
+        InvalidFileError: the file is not a `.pt2` archive.
     """
     path, separator, name = source.rpartition(":")
     if separator and path.endswith(".py"):
@@ -39,24 +40,19 @@ def export_source(source: str, directory: Path) -> Path:
         raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
     if found.suffix != ".pt2":
         raise InputError(f"{source!r} is neither a .pt2 file nor module.py:callable")
+    if not zipfile.is_zipfile(found):
+        raise InvalidFileError(source, "", "it is not a .pt2 archive", "Write it with torch.export.save")
     return found
 
 
 def load_program(path: Path) -> torch.export.ExportedProgram:
     """The exported program in a `.pt2` file; `InvalidFileError` where torch cannot load it."""
-    if not zipfile.is_zipfile(path):
-        raise InvalidFileError(str(path), "", "it is not a .pt2 archive", "Write it with torch.export.save")
     try:
         return torch.export.load(path)
     except Exception as error:
         raise InvalidFileError(
             str(path), "", f"torch {torch.__version__} cannot load it: {error}", "Export it again with this torch"
         ) from error
-
-
-def save_program(program: torch.export.ExportedProgram, path: Path) -> None:
-    """Writes an exported program as a `.pt2` file."""
-    torch.export.save(program, path)
 
 
 def fingerprint(path: Path) -> str:
@@ -83,7 +79,10 @@ def _export_callable(path: Path, name: str, directory: Path) -> Path:
     except Exception as error:
         raise InputError(f"{path}:{name} cannot be exported by torch.export: {error}") from error
     target = directory / f"{path.stem}.pt2"
-    save_program(program, target)
+    try:
+        torch.export.save(program, target)
+    except Exception as error:
+        raise InputError(f"{path}:{name}: its exported program cannot be saved: {error}") from error
     return target
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from coilpack.runtime.package import StorageData
 
 from coilpack.compiler.capture.build_function import WeightRef
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
+from coilpack.runtime.package import StorageData
 from coilpack.runtime.program import ir
 
 
@@ -46,7 +46,7 @@ class Weights:
         if address not in self._by_address:
             self._by_address[address] = self._store(name, tensor)
             self._alive.append(tensor)
-        return WeightRef(self._by_address[address], tensor.storage_offset() * tensor.element_size())
+        return WeightRef(self._by_address[address], int(tensor.storage_offset()) * tensor.element_size())
 
     def add_program(self, program: torch.export.ExportedProgram) -> Mapping[str, WeightRef]:
         """Adds every parameter, buffer and constant of an exported program; the result is by its qualified name."""
@@ -75,7 +75,7 @@ class Weights:
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
     """All bytes of the tensor's storage, without a copy."""
     flat = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-    return memoryview(flat.numpy()).cast("B") if flat.numel() else memoryview(b"")
+    return flat.numpy().data.cast("B") if flat.numel() else memoryview(b"")
 
 
 def _described(tensor: torch.Tensor, nbytes: int) -> tuple[DType, tuple[int, ...]]:

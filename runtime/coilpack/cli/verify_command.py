@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
 
-from coilpack.cli.inspect_command import describe
+from coilpack.cli.describe import Description, describe
 
 
 @click.command()
@@ -16,9 +17,17 @@ def command(file: Path) -> None:
 
     Exits with 0 and one line if it is sound, else with 1 and what is wrong.
     """
-    description = describe(file)
-    executables = description["executables"]
-    kernels = sum(len(executable["exports"]) for executable in executables)
-    targets = ", ".join(dict.fromkeys(executable["target"] for executable in executables)) or "none"
-    functions = len(description["functions"])
-    click.echo(f"{file}: valid {description['kind']}: {kernels} kernels ({targets}), {functions} functions")
+    description = describe(file, weights=True)
+    kernels = ", ".join(f"{count} for {target}" for target, count in _kernel_counts(description).items())
+    click.echo(f"{file}: valid {description['kind']}; kernels: {kernels or 'none'}")
+
+
+def _kernel_counts(description: Description) -> dict[str, int]:
+    """How many kernels each target has; one that is there as PTX and as cubin counts once."""
+    by_image: Counter[tuple[str, str]] = Counter()
+    for executable in description["executables"]:
+        by_image[executable["target"], executable["image"]] += len(executable["exports"])
+    counts: dict[str, int] = {}
+    for (target, _), count in by_image.items():
+        counts[target] = max(count, counts.get(target, 0))
+    return counts

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coilpack.runtime.arrays import DeviceArray, empty, to_device
     from coilpack.runtime.devices import resolve_device
     from coilpack.runtime.dtypes import DType
-    from coilpack.runtime.executable import read_executables
+    from coilpack.runtime.files import read_executables
     from coilpack.runtime.launch import Function, LoadedExecutable, load_executable, load_executables
     from coilpack.runtime.session import Program
     from coilpack.runtime.session import open_program as open  # noqa: A004 (the public name, as `gzip.open`)
@@ -63,7 +63,7 @@ _LAZY = {
     "load_executable": "launch:load_executable",
     "load_executables": "launch:load_executables",
     "open": "session:open_program",
-    "read_executables": "executable:read_executables",
+    "read_executables": "files:read_executables",
     "resolve_device": "devices:resolve_device",
     "to_device": "arrays:to_device",
 }

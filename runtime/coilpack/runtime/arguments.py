@@ -28,6 +28,8 @@ def bind_arguments(signature: ir.Signature, given: Sequence[object], by_name: Ma
         NotFoundError: a name is none of the inputs'.
     """
     inputs = signature.inputs
+    if len(given) == len(inputs) and not by_name:
+        return list(given)
     if len(given) > len(inputs):
         raise InputError(f"{signature.name}: takes {len(inputs)} arguments, {len(given)} were given")
     bound: dict[int, object] = dict(enumerate(given))
@@ -131,8 +133,9 @@ def stage(
         if written and not view.flags.writeable:
             raise InputError(f"{what}: is read-only, and the function writes to it; pass a copy")
         return StagedArgument(upload(view, expected, device, stream), view if written else None)
-    check_type(what, expected, view.dtype, view.shape)
-    check_layout(what, expected, view.strides)
+    if view.type != expected:  # equal types, the usual case, need no closer look
+        check_type(what, expected, view.dtype, view.shape)
+        check_layout(what, expected, view.strides)
     if written and view.read_only:
         raise InputError(f"{what}: is read-only, and the function writes to it; pass a copy")
     if view.address % plan.alignments[index] == 0 or not view.size:

@@ -104,7 +104,8 @@ class DeviceArray:
         low, _ = self.type.extent
         data = np.empty(self.type.span_nbytes, np.uint8)
         self.device.read(self.address + low * self.dtype.itemsize, data.data, self.stream)
-        return np.ascontiguousarray(host_view(data, self.type))
+        view = host_view(data, self.type)
+        return view if view.flags.c_contiguous else view.copy(order="C")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         if copy is False:

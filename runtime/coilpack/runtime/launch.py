@@ -11,8 +11,9 @@ from coilpack.runtime.arrays import DeviceArray, as_device_view
 from coilpack.runtime.devices import resolve_device
 from coilpack.runtime.devices.base import Device, LaunchConfig
 from coilpack.runtime.errors import InputError, NotFoundError, TargetMismatchError
-from coilpack.runtime.executable import Executable, Export, read_executables
+from coilpack.runtime.executable import Executable, Export
 from coilpack.runtime.executor import BoundKernel
+from coilpack.runtime.files import read_executables
 from coilpack.runtime.loading import LoadedModules
 from coilpack.runtime.streams import stream_handle
 from coilpack.runtime.targets import Architecture
@@ -21,11 +22,12 @@ _POINTER_BYTES, _CONSTANT_BYTES = 8, 4
 
 
 class Function:
-    """A kernel that can be launched. Its executable must stay open."""
+    """A kernel that can be launched while its executable, which it keeps, is open."""
 
-    def __init__(self, device: Device, export: Export, bound: BoundKernel) -> None:
+    def __init__(self, executable: LoadedExecutable, export: Export, bound: BoundKernel) -> None:
         self.export = export
-        self._device = device
+        self._executable = executable
+        self._device = executable.device
         self._bound = bound
 
     def __repr__(self) -> str:
@@ -53,10 +55,12 @@ class Function:
             stream: None for the default stream, a handle, or an object with `__cuda_stream__`.
 
         Raises:
-            InputError: a number or size of parameters differs from the kernel's, an array is not on the device, or the
-                grid is over the device's limits.
+            InputError: it is closed, a number or size of parameters differs from the kernel's, an array is not on the
+                device, or the grid is over the device's limits.
             DeviceError: the launch fails.
         """
+        if self._executable.closed:
+            raise InputError(f"{self.name}: its executable is closed")
         handle = stream_handle(stream, self._device)
         self._check_counts(len(bindings), len(constants))
         views = [self._binding(index, binding, handle) for index, binding in enumerate(bindings)]
@@ -148,7 +152,7 @@ class LoadedExecutable:
             except NotFoundError as error:
                 known.update(error.known)
             else:
-                found.append(Function(self.device, export, loaded.kernel(export)))
+                found.append(Function(self, export, loaded.kernel(export)))
         if not found:
             raise NotFoundError("export", name, self._file, known)
         if len(found) > 1:
@@ -157,6 +161,11 @@ class LoadedExecutable:
                 "load_executable(…, index=)"
             )
         return found[0]
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+        return not self._loaded
 
     def close(self) -> None:
         """Unloads its kernels, which must have finished. Closing twice is harmless."""

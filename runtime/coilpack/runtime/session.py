@@ -7,6 +7,7 @@ import threading
 from contextlib import closing
 from os import PathLike, fspath
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from coilpack.runtime.arguments import StagedArgument, bind_arguments, label, solve_sizes, stage
 from coilpack.runtime.arrays import DeviceArray, as_device_view
@@ -16,12 +17,14 @@ from coilpack.runtime.errors import DeviceError, InputError, TargetMismatchError
 from coilpack.runtime.executable import Executable, read_executable
 from coilpack.runtime.executor import Executor
 from coilpack.runtime.loading import load_kernels
-from coilpack.runtime.package import Package
 from coilpack.runtime.plan import Base, build_plan
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import evaluate
 from coilpack.runtime.streams import stream_handle
 from coilpack.runtime.targets import describe_targets, runnable_images
+
+if TYPE_CHECKING:
+    from coilpack.runtime.package import Package
 
 _WEIGHT_ALIGNMENT = 256  # bytes; as aligned as allocations of their own
 _MAX_PLANS = 64  # kept per program; each stands for one combination of sizes
@@ -40,9 +43,10 @@ def open_program(path: str | PathLike[str], device: str | Device = "auto") -> Pr
         TargetMismatchError: it holds no code for the device.
         DeviceError: the device is not there, or refuses the code, or has too little memory.
     """
-    where = resolve_device(device)
+    from coilpack.runtime.package import Package  # the file format is needed to open a file, not to run a program
+
     with closing(Package.open(path)) as package:
-        return Program(package, where, fspath(path))
+        return Program(package, resolve_device(device), fspath(path))
 
 
 class Program:
@@ -63,6 +67,10 @@ class Program:
         self._lock = threading.Lock()
         self._stream = device.default_stream  # of the latest call
         self._closed = False
+        self._labels = {
+            signature.name: [label(signature, index) for index in range(len(signature.inputs))]
+            for signature in package.program.signatures
+        }
         self._executors: dict[tuple[str, tuple[int, ...]], Executor] = {}
         self._target, executable = _choose(package, device, file)
         self._modules, self._kernels = load_kernels(device, executable, self._target.kernels)
@@ -96,7 +104,8 @@ class Program:
             NotFoundError: there is no function of that name.
             InputError: no name is given, and there are several functions.
         """
-        return self._program.signature(self._name(function))
+        signature: ir.Signature = self._program.signature(self._name(function))
+        return signature
 
     def _name(self, function: str | None) -> str:
         if function is not None:
@@ -130,12 +139,13 @@ class Program:
         signature, device = body.signature, self.device
         handle = stream_handle(stream, device)
         given = bind_arguments(signature, arguments, by_name)
-        views = [as_device_view(a, device, handle, label(signature, i)) for i, a in enumerate(given)]
+        labels = self._labels[signature.name]
+        views = [as_device_view(a, device, handle, what) for a, what in zip(given, labels, strict=True)]
         sizes = solve_sizes(signature, [view.shape for view in views])
         with self._lock:
             executor = self._executor(body, sizes)
             plan = executor.plan
-            staged = [stage(v, plan, i, device, handle, label(signature, i)) for i, v in enumerate(views)]
+            staged = [stage(v, plan, i, device, handle, labels[i]) for i, v in enumerate(views)]
             outputs = [device.allocate(nbytes, handle) for nbytes in plan.output_nbytes]
             self._enter(handle)
             executor.run([s.array.address for s in staged], [buffer.address for buffer in outputs], handle)

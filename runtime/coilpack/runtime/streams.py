@@ -6,8 +6,17 @@ from coilpack.runtime.devices.base import Device
 from coilpack.runtime.errors import InputError
 
 
+class _Held(int):
+    """A handle that keeps the object it came from: arrays and programs that remember it keep the stream alive."""
+
+    owner: object
+
+
 def stream_handle(stream: object, device: Device) -> int:
     """The handle of a stream.
+
+    Whoever stores the result of a stream object keeps that object alive. A stream given as a plain integer is its
+    owner's to keep: it must outlive the arrays made on it and the programs called on it.
 
     Args:
         stream: None for the device's default stream, a handle as an integer (0 is the default stream too), or an
@@ -24,7 +33,9 @@ def stream_handle(stream: object, device: Device) -> int:
         version, handle = protocol() if callable(protocol) else protocol
         if version != 0:
             raise InputError(f"stream {stream!r} speaks version {version} of __cuda_stream__; version 0 is known here")
-        stream = handle
+        held = _Held(handle)
+        held.owner = stream
+        return held if handle else device.default_stream
     if not isinstance(stream, int) or stream < 0:
         raise InputError(
             f"stream is a {type(stream).__name__}; it must be None, a handle as an integer, or an object with "

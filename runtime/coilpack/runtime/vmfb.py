@@ -113,7 +113,7 @@ class _Reader:
             executables=tuple(self._executables()),
         )
 
-    def _text(self, accessor: Any, slot: int) -> str:  # noqa: ANN401 - generated code is untyped
+    def _text(self, accessor: Any, slot: int) -> str:
         """Returns a string; absent: empty."""
         table = accessor._tab
         field = table.Offset(4 + 2 * slot)
@@ -138,7 +138,7 @@ class _Reader:
             executables.append(read_executable(content, file=f"{self.file}: {where}"))
         return executables
 
-    def _segment(self, segment: Any, where: str) -> tuple[tuple[int, int], memoryview]:  # noqa: ANN401
+    def _segment(self, segment: Any, where: str) -> tuple[tuple[int, int], memoryview]:
         """Returns a segment's place (which part of the file, and where in it) and its bytes."""
         field = segment._tab.Offset(8)
         if field:
@@ -161,7 +161,7 @@ class _Reader:
             functions.append(made[position])
         return functions
 
-    def _function(self, export: Any, where: str) -> VmFunction:  # noqa: ANN401
+    def _function(self, export: Any, where: str) -> VmFunction:
         ordinal, count = export.InternalOrdinal(), self.definition.FunctionSignaturesLength()
         if not 0 <= ordinal < count:
             problem = f"it is {ordinal}, but there are {count} function signatures"
@@ -172,7 +172,7 @@ class _Reader:
         signature = self.definition.FunctionSignatures(ordinal)
         return VmFunction(name, self._text(signature, 0), self._declaration(signature))
 
-    def _declaration(self, signature: Any) -> str:  # noqa: ANN401
+    def _declaration(self, signature: Any) -> str:
         field = signature._tab.Offset(6)
         attributes = signature._tab.Vector(field) if field else 0
         if attributes not in self.declarations:

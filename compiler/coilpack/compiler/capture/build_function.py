@@ -166,7 +166,7 @@ class _Builder:
         for number, value in enumerate(values):
             if not isinstance(value, torch.fx.Node):
                 raise UnsupportedError(f"output {number} of the model is {value!r}, not a tensor; return tensors only")
-        self.operations.append(ir.Return(tuple(self.values[value] for value in values)))
+        self.operations.append(ir.Return(tuple(self.values[v] for v in values if isinstance(v, torch.fx.Node))))
 
 
 _HANDLERS: Mapping[Any, Callable[[_Builder, torch.fx.Node], None]] = {

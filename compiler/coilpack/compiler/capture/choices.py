@@ -48,6 +48,8 @@ _TENSOR_FLOPS = 2048.0  # fused multiply-adds a cycle and multiprocessor, 16-bit
 _SIMT_FLOPS = 128.0  # the same without tensor cores
 _BYTES_PER_CYCLE = 32.0  # of device memory and L2, for one multiprocessor when all are busy
 _WARPS_FOR_FULL_RATE = 8
+_ELEMENT_BYTES = 4.0  # of a pointwise kernel's operand, on average
+_LOADS_IN_FLIGHT = 8.0  # that one thread can have waiting
 
 
 def matmul_cycles(tile: Tile, m: int, n: int, k: int, batch: int, itemsize: int, tensor_cores: bool, sms: int) -> float:
@@ -70,7 +72,7 @@ def matmul_cycles(tile: Tile, m: int, n: int, k: int, batch: int, itemsize: int,
     return waves * (_MEMORY_LATENCY + steps * step + epilogue)
 
 
-class StaticChoices(compat.InductorChoices):  # type: ignore[misc]
+class StaticChoices(compat.InductorChoices):
     """Inductor's choice handler with a cost model in place of its benchmarks.
 
     Args:
@@ -187,9 +189,42 @@ def _halvings(config: Any) -> list[Any]:
 
 
 def choose_config(tuner: Any, target: Target) -> Any:
-    """The one configuration of a captured kernel: Inductor's first, which is its own heuristic's answer."""
-    del target
+    """The configuration of a captured kernel with the least estimated time; among equals Inductor's first.
+
+    Raises:
+        UnsupportedError: the kernel has none.
+    """
     configs = list(tuner.configs)
     if not configs:
         raise UnsupportedError(f"kernel {tuner.fn.__name__} has no configuration to compile")
-    return configs[0]
+    sizes = {axis: int(size) for axis, size in (tuner.size_hints or {}).items()}
+    if len(configs) == 1 or not sizes:
+        return configs[0]
+    return min(configs, key=lambda config: loop_cycles(sizes, config.kwargs, config.num_warps, target))
+
+
+def loop_cycles(sizes: Mapping[str, int], blocks: Mapping[str, int], warps: int, target: Target) -> float:
+    """Estimated cycles of a pointwise or reduction kernel: waves of workgroups, each looping over its reduction.
+
+    Args:
+        sizes: elements along each axis (`x`, `y`, `z`; reductions `r0_`, `r1_`).
+        blocks: the configuration's block sizes (`XBLOCK`, `R0_BLOCK`); a reduction without one is taken whole.
+        warps: in a workgroup.
+        target: whose multiprocessors count.
+    """
+    groups, tile, steps = 1, 1, 1
+    for axis, size in sizes.items():
+        block = min(blocks.get(f"{axis.upper()}BLOCK", size), size)
+        tile *= block
+        if axis.startswith("r"):
+            steps *= math.ceil(size / block)
+        else:
+            groups *= math.ceil(size / block)
+    threads = 32 * warps
+    resident = max(1, target.max_threads_per_multiprocessor // threads)
+    busy = min(resident, math.ceil(groups / target.multiprocessor_count))
+    waves = math.ceil(groups / (target.multiprocessor_count * resident))
+    per_thread = max(tile / threads, 1.0)
+    traffic = max(tile, threads) * _ELEMENT_BYTES * busy / _BYTES_PER_CYCLE
+    step = max(traffic, _MEMORY_LATENCY / min(per_thread, _LOADS_IN_FLIGHT)) + per_thread
+    return waves * (_MEMORY_LATENCY + steps * step)

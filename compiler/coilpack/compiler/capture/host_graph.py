@@ -159,7 +159,7 @@ def _wrapper_installed(sink: _Sink) -> Iterator[None]:
 
 
 @dataclasses.dataclass
-class _ZeroLine(compat.WrapperLine):  # type: ignore[misc]
+class _ZeroLine(compat.WrapperLine):
     """Zeroing a buffer as a line of its own; upstream writes it as a raw string, which its FX converter refuses."""
 
     wrapper: Any
@@ -176,7 +176,7 @@ class _ZeroLine(compat.WrapperLine):  # type: ignore[misc]
         return emit
 
 
-class _Wrapper(compat.WrapperFxCodegen):  # type: ignore[misc]
+class _Wrapper(compat.WrapperFxCodegen):
     """Hands the wrapper's lines to the converter below and keeps its graph."""
 
     capture_sink: _Sink
@@ -189,7 +189,7 @@ class _Wrapper(compat.WrapperFxCodegen):  # type: ignore[misc]
             graph_inputs=self.get_fx_graph_inputs(),
             graph_outputs=self.get_graph_outputs(),
             subgms=self.subgms,
-            is_subgraph=self.is_subgraph,
+            is_subgraph=bool(self.is_subgraph),
         )
         converter.sink = self.capture_sink
         graph_module = converter.generate()
@@ -212,7 +212,7 @@ class _KernelLoader:
         return getattr(compat.PyCodeCache.load(source), name)
 
 
-class _Converter(compat.FxConverter):  # type: ignore[misc]
+class _Converter(compat.FxConverter):
     """Turns wrapper lines into the host graph; what it does not know is an error, never skipped."""
 
     sink: _Sink

@@ -44,7 +44,7 @@ def _interface(target: Target) -> type:
     """A device interface that answers for the target without a driver."""
     properties = _Properties(target)
 
-    class Offline(compat.DeviceInterface):  # type: ignore[misc]
+    class Offline(compat.DeviceInterface):
         get_device_properties = staticmethod(lambda device=None: properties)  # noqa: ARG005
         is_available = staticmethod(lambda: True)
         current_device = staticmethod(lambda: 0)

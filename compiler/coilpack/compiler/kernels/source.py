@@ -70,11 +70,11 @@ class KernelSource:
             return triton.make_ir(
                 self.function, self.signature, self.constants, self.attributes, options, target.compute_capability
             )
-        except (triton.CompilationError, ValueError, AssertionError, RuntimeError) as error:
+        except (triton.CompilationError, ValueError, TypeError, AssertionError, RuntimeError) as error:
             raise UnsupportedError(f"{self}: Triton cannot compile it for {target.name}: {error}") from error
 
     def identity(self) -> dict[str, object] | None:
-        """All of the source that decides the code, as JSON values; None where a constant has no stable text.
+        """All of the source that decides the code, as JSON values; None where something has no stable text.
 
         The function counts with everything it calls and the globals it reads.
         """
@@ -88,8 +88,8 @@ class KernelSource:
                 "attributes": sorted([str(k), _stable(v)] for k, v in self.attributes.items()),
                 "kernel_name": self.kernel_name,
             }
-        except _UnstableError:
-            return None
+        except (_UnstableError, RuntimeError, AttributeError, TypeError):
+            return None  # the last three: Triton could not follow what the function refers to; the front end says so
 
 
 class _UnstableError(Exception):

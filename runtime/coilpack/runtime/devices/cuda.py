@@ -137,7 +137,8 @@ class CudaDevice:
     def owns(self, address: int) -> bool:
         """Whether the driver knows `address` as memory of this device."""
         attribute = driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        code, ordinal = driver().cuPointerGetAttribute(attribute, address)
+        with self._activation:
+            code, ordinal = driver().cuPointerGetAttribute(attribute, address)
         return not code and int(ordinal) == self._ordinal
 
     def supports_ptx(self, version: tuple[int, int]) -> bool:

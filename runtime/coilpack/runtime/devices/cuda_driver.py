@@ -46,9 +46,14 @@ def driver() -> Any:
     return module
 
 
-@functools.lru_cache(maxsize=256)
 def stream_object(handle: int) -> Any:
-    """cuda-python's object for a stream handle; kept, for making one anew costs much of a launch."""
+    """cuda-python's object for a stream handle."""
+    return _stream_object(int(handle))  # a plain integer: the cache must not keep what a handle may keep alive
+
+
+@functools.lru_cache(maxsize=256)
+def _stream_object(handle: int) -> Any:
+    """Kept, for making one anew costs much of a launch."""
     return driver().CUstream(handle)
 
 

@@ -1,7 +1,7 @@
 """From export names to symbols.
 
-An export name is the identity of a kernel: any Unicode without NUL. Its symbol in the image must be a PTX identifier, so
-every other character becomes `_` (IREE's rule); names that meet there are told apart by a suffix.
+An export name is the identity of a kernel: any Unicode without NUL. Its symbol in the image must be a PTX identifier,
+so every other character becomes `_` (IREE's rule); names that meet there are told apart by a suffix.
 """
 
 from __future__ import annotations

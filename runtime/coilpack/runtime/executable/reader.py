@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from coilpack.schemas.generated.cuda_executable_def_generated import ExecutableD
 
 SCHEMA: Final = "cuda_executable_def"
 _KNOWN_FLAGS: Final = int(BindingFlags.READ_ONLY | BindingFlags.INDIRECT)
+_BLOCK_DIMS: Final = struct.Struct("<3I")
 _NEWER: Final = "It may have been written by a newer version of its producer"
 
 
@@ -85,13 +87,13 @@ class _Reader:
         modules, images, exports = self._resolve(modules, images, exports)
         return Executable(modules, exports, images, tuple(self._source_files()), self.file)
 
-    def _place(self, accessor: Any, slot: int) -> tuple[int, int]:  # noqa: ANN401 - generated code is untyped
-        """Returns the first byte and the length of a string or byte vector; (0, 0) where it is absent."""
+    def _place(self, accessor: Any, slot: int) -> tuple[int, int]:
+        """Returns the first byte and the length of a string or vector; (0, 0) where it is absent."""
         table = accessor._tab
         field = table.Offset(4 + 2 * slot)
         return (table.Vector(field), table.VectorLen(field)) if field else (0, 0)
 
-    def _text(self, accessor: Any, slot: int, where: str) -> str | None:  # noqa: ANN401
+    def _text(self, accessor: Any, slot: int, where: str) -> str | None:
         """Returns a string, or None where it is absent or empty."""
         start, length = self._place(accessor, slot)
         if not length:
@@ -135,7 +137,7 @@ class _Reader:
             exports.append(self._export(index, accessor, f"exports[{index}]", module_count))
         return exports
 
-    def _export(self, index: int, accessor: Any, where: str, module_count: int) -> Export:  # noqa: ANN401
+    def _export(self, index: int, accessor: Any, where: str, module_count: int) -> Export:
         module = accessor.ModuleOrdinal()
         if module >= module_count:
             raise self.fail(f"{where}.module_ordinal", f"it is {module}, but there are {module_count} modules")
@@ -158,26 +160,27 @@ class _Reader:
             location=self._location(location, f"{where}.debug_info.location") if location else None,
         )
 
-    def _location(self, accessor: Any, where: str) -> SourceLocation:  # noqa: ANN401
+    def _location(self, accessor: Any, where: str) -> SourceLocation:
         return SourceLocation(self._text(accessor, 0, f"{where}.filename") or "", accessor.Line())
 
-    def _block_dims(self, accessor: Any, where: str) -> tuple[int, int, int]:  # noqa: ANN401
+    def _block_dims(self, accessor: Any, where: str) -> tuple[int, int, int]:
         if accessor is None:
             raise self.fail(where, "it is absent")
-        dims: tuple[int, int, int] = (accessor.X(), accessor.Y(), accessor.Z())
+        dims: tuple[int, int, int] = _BLOCK_DIMS.unpack_from(self.content, accessor._tab.Pos)
         problem = block_dims_problem(dims)
         if problem:
             raise self.fail(where, problem)
         return dims
 
-    def _binding_flags(self, accessor: Any, where: str) -> tuple[BindingFlags, ...]:  # noqa: ANN401
-        count = self._count(where, accessor.BindingFlagsLength(), wire.MAX_BINDINGS)
-        flags = [accessor.BindingFlags(index) for index in range(count)]
+    def _binding_flags(self, accessor: Any, where: str) -> tuple[BindingFlags, ...]:
+        start, length = self._place(accessor, 5)
+        count = self._count(where, length, wire.MAX_BINDINGS)
+        flags = struct.unpack_from(f"<{count}Q", self.content, start)
         for index, value in enumerate(flags):
             if value & ~_KNOWN_FLAGS:
                 problem = f"it is {value:#x}; known bits are {_KNOWN_FLAGS:#x}"
                 raise self.fail(f"{where}[{index}]", problem, _NEWER)
-        return tuple(BindingFlags(value) for value in flags)
+        return tuple(map(BindingFlags, flags))
 
     def _check_names(self, exports: tuple[Export, ...]) -> None:
         seen: dict[str, int] = {}

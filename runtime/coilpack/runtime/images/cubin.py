@@ -58,17 +58,29 @@ class _Elf:
         self.name_budget = self.size
         if self.size < _HEADER.size:
             raise self.fail(f"the cubin has {self.size} bytes; an ELF header takes {_HEADER.size}")
-        (_, class_, order, _, _, self.abi, _, machine, _, _, _, table, self.flags, *sizes) = _HEADER.unpack_from(data)
-        (_, _, _, section_size, count, names) = sizes
+        (_, class_, order, _, _, self.abi, _, machine, *rest) = _HEADER.unpack_from(data)
+        (_, _, segments, table, self.flags, _, segment_size, segment_count, section_size, count, names) = rest
         if (class_, order, machine) != (_CLASS_64, _LITTLE_ENDIAN, _EM_CUDA):
             raise self.fail(
                 f"the ELF file has class {class_}, byte order {order} and machine {machine}; "
                 f"a cubin has {_CLASS_64}, {_LITTLE_ENDIAN} and {_EM_CUDA}"
             )
-        if section_size != _SECTION.size or table + count * section_size > self.size:
-            raise self.fail(f"{count} section headers of {section_size} bytes at byte {table} do not fit the cubin")
+        if section_size != _SECTION.size:
+            raise self.fail(f"the cubin has section headers of {section_size} bytes; they take {_SECTION.size}")
+        self._fits("section headers", table, count * section_size)
+        self._fits("program headers", segments, segment_count * segment_size)
         self.sections = [_Section(*_SECTION.unpack_from(data, table + i * section_size)) for i in range(count)]
+        for section in self.sections:
+            if section.type != _SHT_NOBITS:
+                self._fits("a section", section.offset, section.size)
         self.names = self.section(names)
+
+    def _fits(self, what: str, offset: int, size: int) -> None:
+        if offset + size > self.size:
+            raise self.fail(
+                f"the cubin has {self.size} bytes, too few for {what} of {size} bytes at byte {offset}; "
+                "it may be truncated"
+            )
 
     def fail(self, problem: str) -> InvalidFileError:
         return InvalidFileError(self.file, self.where, problem)
@@ -81,8 +93,6 @@ class _Elf:
     def content(self, section: _Section) -> memoryview:
         if section.type == _SHT_NOBITS:
             return self.data[:0]
-        if section.offset + section.size > self.size:
-            raise self.fail(f"a section of {section.size} bytes at byte {section.offset} does not fit the cubin")
         return self.data[section.offset : section.offset + section.size]
 
     def text(self, strings: memoryview, offset: int) -> str:

@@ -287,3 +287,17 @@ def results(operation: Operation) -> Iterator[Value]:
     """The value that an operation defines, if it defines one."""
     if isinstance(operation, Parameter | Alloc | View):
         yield operation.result
+
+
+def operands(operation: Operation) -> Iterator[Value]:
+    """The values that an operation uses, in order, with repeats."""
+    if isinstance(operation, View):
+        yield operation.source
+    elif isinstance(operation, Dispatch):
+        yield from (operand for operand in operation.operands if isinstance(operand, Value))
+    elif isinstance(operation, Copy):
+        yield from (operation.source, operation.target)
+    elif isinstance(operation, Fill):
+        yield operation.target
+    elif isinstance(operation, Return):
+        yield from operation.values

@@ -18,7 +18,13 @@ from coilpack.runtime.program import wire
 
 Positions = npt.NDArray[np.int64]
 
+_U16 = struct.Struct("<H").unpack_from
 _U32 = struct.Struct("<I").unpack_from
+_I32 = struct.Struct("<i").unpack_from
+_NUMBERS = {kind: struct.Struct(code).unpack_from for kind, code in [("u8", "<B"), ("u64", "<Q"), ("i64", "<q")]}
+_NUMBERS["u32"] = _NUMBERS["ref"] = _NUMBERS["text"] = _U32
+
+_FEW = 12  # tables that are read faster one by one
 
 _ELEMENT_CHARGE = 12  # bytes of a file that an element of a vector of tables takes at the least: its offset and itself
 
@@ -99,16 +105,30 @@ class Reader:
 
     def row(self, table: int, name: str) -> tuple[Any, ...]:
         """The fields of one table."""
-        return self.tables(np.array([table]), name)[0]
+        self.charge(_ELEMENT_CHARGE)
+        return self._row(table, name)
 
     def tables(self, tables: Positions, name: str) -> list[tuple[Any, ...]]:
         """The fields of the tables at those positions."""
         self.charge(_ELEMENT_CHARGE * len(tables))
-        if not len(tables):
-            return []
+        if len(tables) <= _FEW:
+            return [self._row(table, name) for table in tables.tolist()]
         kinds = wire.FIELDS[name].values()
         positions = self._field_positions(tables, len(kinds))
         return list(zip(*(self._column(*item) for item in zip(positions, kinds, strict=True)), strict=True))
+
+    def _row(self, table: int, name: str) -> tuple[Any, ...]:
+        data = self.data
+        vtable = table - _I32(data, table)[0]
+        present = (_U16(data, vtable)[0] - 4) // 2
+        values: list[Any] = []
+        for slot, kind in enumerate(wire.FIELDS[name].values()):
+            offset = _U16(data, vtable + 4 + 2 * slot)[0] if slot < present else 0
+            value = _NUMBERS[kind](data, table + offset)[0] if offset else 0
+            if kind in ("ref", "text"):
+                value = table + offset + value if offset else 0
+            values.append(self._text(value) if kind == "text" else value)
+        return tuple(values)
 
     def _targets(self, at: int) -> Positions:
         """What the elements of a vector of offsets lead to."""
@@ -141,9 +161,11 @@ class Reader:
         return numbers
 
     def _texts(self, positions: Positions) -> list[str]:
-        strings, data = self._strings, self.data
-        items: list[int] = positions.tolist()
-        for at in items:
-            if at not in strings:
-                strings[at] = data[at + 4 : at + 4 + _U32(data, at)[0]].decode()
-        return [strings[at] for at in items]
+        return [self._text(at) for at in positions.tolist()]
+
+    def _text(self, at: int) -> str:
+        text = self._strings.get(at)
+        if text is None:
+            end = at + 4 + _U32(self.data, at)[0]
+            text = self._strings[at] = self.data[at + 4 : end].decode()
+        return text

@@ -69,8 +69,8 @@ class _ProgramVerifier:
                 self.fail(f"storage {storage.name!r}", problem, storage)
         for signature in program.signatures:
             self._signature(signature)
-        images = [image.entry for target in program.targets for image in target.images]
-        self._unique(images, "targets", "image entry", program.targets)
+        images = [(image.entry, target) for target in program.targets for image in target.images]
+        self._unique([entry for entry, _ in images], "targets", "image entry", tuple([target for _, target in images]))
         for target in program.targets:
             self._target(target, program)
 
@@ -87,8 +87,7 @@ class _ProgramVerifier:
 
     def _unique(self, names: Iterable[str], where: str, kind: str, subjects: tuple[object, ...]) -> None:
         seen: set[str] = set()
-        for index, name in enumerate(names):
-            subject = subjects[index] if index < len(subjects) else subjects
+        for index, (name, subject) in enumerate(zip(names, subjects, strict=True)):
             self._text(name, f"{where}[{index}]", subject)
             if name in seen:
                 self.fail(where, f"{kind} {name!r} is there twice; names must be unique", subject)

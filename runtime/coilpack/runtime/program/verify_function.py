@@ -34,7 +34,7 @@ class _Space(enum.Enum):
 
     ARGUMENT = "an argument"
     STORAGE = "a storage"
-    ARENA = "the arena"
+    ARENA = "an arena allocation"
     OUTPUT = "an output"
 
 

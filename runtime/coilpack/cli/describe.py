@@ -1,0 +1,137 @@
+"""What a file holds, as plain data: the content of `coilpack inspect --json`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coilpack.runtime.executable import Executable, Export, read_executable
+from coilpack.runtime.files import file_kind, map_file
+from coilpack.runtime.loading import check_layout
+from coilpack.runtime.package import Package
+from coilpack.runtime.program.ir import Argument, Signature, Target
+from coilpack.runtime.program.text import print_type
+from coilpack.runtime.vmfb import VmFunction, read_vmfb
+
+Description = dict[str, Any]
+
+# `%name: type` in the declaration of a VM function, as `sync func @f(%input0: tensor<4xf32>) -> (%output0: ...)`.
+_DECLARED = re.compile(r"%([\w$.-]+): ((?:[^,()<>]|<[^<>]*>)+)")
+
+
+def describe(path: Path, *, weights: bool = False) -> Description:
+    """Describes a file after verifying it.
+
+    Args:
+        path: the file.
+        weights: also read all the weights of a package, and check their sum.
+
+    Returns:
+        `kind` (`package`, `executable` or `vmfb`), `executables` and `functions`. An export's `export_name` is the
+        name it is looked up by: the stored one or, where the file has none, its `kernel_name`; `name_source` says
+        which. `symbol` is what the driver is asked for: `kernel_name`, save in files that gave several exports one
+        kernel name.
+
+    Raises:
+        InvalidFileError: the file is invalid, or none of these.
+        NotFoundError: a package's executable lacks a kernel that its program launches.
+    """
+    data, file = map_file(path), str(path)
+    kind = file_kind(data, file)
+    if kind == "executable":
+        return {"kind": "executable", "executables": [_executable(read_executable(data, file=file))], "functions": []}
+    if kind == "vmfb":
+        module = read_vmfb(data, file=file)
+        return {
+            "kind": "vmfb",
+            "module": module.module_name,
+            "executables": [_executable(executable) for executable in module.executables],
+            "functions": [_vm_function(f) for f in module.functions if not f.name.startswith("__")],
+        }
+    with Package.open(path) as package:
+        if weights:
+            package.verify()
+        return _package(package, file)
+
+
+def _package(package: Package, file: str) -> Description:
+    program = package.program
+    executables = []
+    for target in program.targets:
+        for image in target.images:
+            executable = read_executable(package.image(image.entry), file=f"{file}: {image.entry}")
+            _check_kernels(target, executable)
+            executables.append(_executable(executable, target=target.name, entry=image.entry))
+    return {
+        "kind": "package",
+        "producer": program.producer,
+        "executables": executables,
+        "functions": [_function(signature) for signature in program.signatures],
+        "weights": {"storages": len(program.storages), "bytes": sum(storage.nbytes for storage in program.storages)},
+    }
+
+
+@dataclass(frozen=True)
+class _KernelInImage:
+    """A kernel as its image describes it; stands for one that a device has loaded."""
+
+    name: str
+    parameter_layout: tuple[tuple[int, int], ...]
+    max_threads_per_block: int = 1024
+
+
+def _check_kernels(target: Target, executable: Executable) -> None:
+    """Checks what loading would check: the executable has every kernel of the program, with its parameters."""
+    for kernel in target.kernels:
+        export = executable.lookup(kernel.export_name)
+        parameters = executable.images[export.module_ordinal].entries[export.symbol]
+        layout = tuple((parameter.offset, parameter.size) for parameter in parameters)
+        check_layout(kernel, _KernelInImage(export.symbol, layout), executable.file)
+
+
+def _executable(executable: Executable, **more: str) -> Description:
+    return {
+        "target": executable.target,
+        "image": executable.image_kind,
+        "bytes": sum(len(module) for module in executable.modules),
+        **more,
+        "exports": [_export(export) for export in executable.exports],
+    }
+
+
+def _export(export: Export) -> Description:
+    return {
+        "ordinal": export.ordinal,
+        "export_name": export.name,
+        "kernel_name": export.kernel_name,
+        "name_source": export.name_source,
+        "symbol": export.symbol,
+        "block_dims": list(export.block_dims),
+        "shared_memory_bytes": export.shared_memory_bytes,
+        "constant_count": export.constant_count,
+        "binding_count": export.binding_count,
+    }
+
+
+def _function(signature: Signature) -> Description:
+    return {
+        "name": signature.name,
+        "inputs": _arguments(signature.inputs),
+        "outputs": _arguments(signature.outputs),
+    }
+
+
+def _arguments(arguments: Sequence[Argument]) -> list[dict[str, str]]:
+    return [{"name": argument.name, "type": print_type(argument.type)} for argument in arguments]
+
+
+def _vm_function(function: VmFunction) -> Description:
+    inputs, _, outputs = function.declaration.partition(" -> ")
+    return {"name": function.name, "inputs": _declared(inputs), "outputs": _declared(outputs)}
+
+
+def _declared(text: str) -> list[dict[str, str]]:
+    return [{"name": name, "type": type_.strip()} for name, type_ in _DECLARED.findall(text)]

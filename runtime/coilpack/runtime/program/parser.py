@@ -1,0 +1,292 @@
+"""Reads programs from their text form (`program.lark`; printed by `coilpack.runtime.program.text`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from coilpack.runtime.program import ir, wire
+from coilpack.runtime.program.expr import Expr
+from coilpack.runtime.program.source import DTYPES, TERMINALS, Node, Source, is_tree
+from coilpack.runtime.program.text import ACCESSES, print_type
+from coilpack.runtime.program.verify import InvalidProgramError, verify_program
+
+if TYPE_CHECKING:
+    from lark import Token
+
+_T = TypeVar("_T")
+
+_ACCESSES = {text: access for access, text in ACCESSES.items()}
+_SPACES = {space.name.lower(): space for space in ir.AllocSpace}
+_IMAGES = {kind.name.lower(): kind for kind in ir.ImageKind}
+
+
+def parse_program(text: str, *, file: str = "<text>") -> ir.Program:
+    """Reads and checks a program.
+
+    Args:
+        text: the text form.
+        file: its name in messages.
+
+    Returns:
+        A program that `verify_program` has passed.
+
+    Raises:
+        InvalidFileError: the text breaks the grammar or the program a rule of the IR; the message has the line, the
+            column, and the line itself with a caret.
+    """
+    source = Source(text, file)
+    builder = _ProgramBuilder(source)
+    program = builder.build(source.tree())
+    try:
+        verify_program(program, file=file)
+    except InvalidProgramError as error:
+        at = source.marks.get(id(error.subject))
+        if at is None:
+            raise
+        source.fail(at, f"{error.where}: {error.problem}")
+    return program
+
+
+def _split(node: Node, *kinds: str) -> list[list[Node]]:
+    """The subtrees of each kind, in order."""
+    return [[child for child in node.children if is_tree(child) and child.data == kind] for kind in kinds]
+
+
+class _Attributes:
+    """The attributes of one thing; asking for one takes it, and `done` complains about what is left."""
+
+    def __init__(self, source: Source, node: Node, owner: Token) -> None:
+        self.source, self.owner = source, owner
+        self.values: dict[str, tuple[Token, Node]] = {}
+        for attribute in node.children if node is not None else ():
+            key, value = attribute.children
+            if str(key) in self.values:
+                source.fail(key, f"attribute {str(key)!r} is there twice")
+            self.values[str(key)] = (key, value)
+
+    def _take(self, key: str, *kinds: str) -> Any:
+        if key not in self.values:
+            self.source.fail(self.owner, f"{str(self.owner)!r} needs an attribute {key!r}")
+        at, value = self.values.pop(key)
+        kind = value.data if is_tree(value) else value.type
+        if kind not in kinds:
+            wanted = " or ".join(TERMINALS.get(name, name) for name in kinds)
+            self.source.fail(at, f"attribute {key!r} must be {wanted}")
+        return value
+
+    def integer(self, key: str) -> int:
+        return self.source.integer(self._take(key, "INT"))
+
+    def expression(self, key: str) -> Expr:
+        if key in self.values and not is_tree(self.values[key][1]):
+            return self.source.expression(self._take(key, "INT", "NAME"))
+        return self.source.expression(self._take(key, "binary"))
+
+    def expressions(self, key: str) -> tuple[Expr, ...]:
+        return self.source.expressions(self._take(key, "list"))
+
+    def string(self, key: str) -> str:
+        return self.source.string(self._take(key, "STRING"))
+
+    def reference(self, key: str, table: Mapping[str, _T]) -> _T:
+        return self.source.lookup(self._take(key, "REF"), table, key)
+
+    def word(self, key: str, table: Mapping[str, _T]) -> _T:
+        return self.source.lookup(self._take(key, "NAME"), table, key)
+
+    def done(self) -> None:
+        for key, (at, _) in self.values.items():
+            self.source.fail(at, f"{str(self.owner)!r} has no attribute {key!r}")
+
+
+class _ProgramBuilder:
+    """Builds a program from its parse tree."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def build(self, tree: Node) -> ir.Program:
+        from lark import Token
+
+        attributes, storages, signatures, targets = _split(tree, "attributes", "storage", "signature", "target")
+        taken = _Attributes(self.source, attributes[0], Token("NAME", "program", line=1, column=1))
+        producer = taken.string("producer")
+        taken.done()
+        made = self._unique(storages, "storage", self._storage)
+        outlines = self._unique(signatures, "signature", self._signature)
+        compiled = self._unique(targets, "target", lambda node: self._target(node, made, outlines))
+        return ir.Program(producer, tuple(outlines.values()), tuple(made.values()), tuple(compiled.values()))
+
+    def _unique(self, nodes: list[Node], kind: str, make: Callable[[Node], _T]) -> dict[str, _T]:
+        """What `make` makes of each node, by the name that the node starts with."""
+        items: dict[str, _T] = {}
+        for node in nodes:
+            at = node.children[0]
+            key = self.source.string(at)
+            if key in items:
+                self.source.fail(at, f"{kind} {key!r} is there twice; names must be unique")
+            items[key] = self.source.mark(make(node), at)
+        return items
+
+    def _storage(self, node: Node) -> ir.Storage:
+        reference, attributes = node.children
+        taken = _Attributes(self.source, attributes, reference)
+        storage = ir.Storage(self.source.string(reference), taken.integer("nbytes"))
+        taken.done()
+        return storage
+
+    def _signature(self, node: Node) -> ir.Signature:
+        symbols, inputs, outputs = _split(node, "symbol", "input", "output")
+        taken, given = (tuple(self._argument(child) for child in children) for children in (inputs, outputs))
+        sizes = tuple(self._symbol(child) for child in symbols)
+        return ir.Signature(self.source.string(node.children[0]), taken, given, sizes)
+
+    def _argument(self, node: Node) -> ir.Argument:
+        label, tensor = node.children
+        return self.source.mark(ir.Argument(self.source.string(label), self.source.type(tensor)), label)
+
+    def _symbol(self, node: Node) -> ir.SizeSymbol:
+        label, attributes = node.children
+        taken = _Attributes(self.source, attributes, label)
+        symbol = ir.SizeSymbol(str(label), *(taken.integer(key) for key in ("input", "dim", "minimum", "maximum")))
+        taken.done()
+        return self.source.mark(symbol, label)
+
+    def _target(
+        self, node: Node, storages: Mapping[str, ir.Storage], signatures: Mapping[str, ir.Signature]
+    ) -> ir.Target:
+        images, kernels, functions = _split(node, "image", "kernel", "function")
+        label = node.children[0]
+        made = self._unique(kernels, "kernel", self._kernel)
+
+        def build(child: Node) -> ir.Function:
+            return _FunctionBuilder(self.source, storages, made).build(child, signatures)
+
+        bodies = self._unique(functions, "function", build)
+        compiled = tuple(self._image(child, label) for child in images)
+        return ir.Target(self.source.string(label), compiled, tuple(made.values()), tuple(bodies.values()))
+
+    def _image(self, node: Node, owner: Token) -> ir.Image:
+        taken = _Attributes(self.source, node.children[0], owner)
+        image = ir.Image(taken.word("kind", _IMAGES), taken.string("entry"))
+        taken.done()
+        return image
+
+    def _kernel(self, node: Node) -> ir.Kernel:
+        label, *parameters = node.children
+        return ir.Kernel(self.source.string(label), tuple(self._parameter(child) for child in parameters))
+
+    def _parameter(self, node: Node) -> ir.KernelParameter:
+        dtype = self.source.lookup(node.children[0], DTYPES, "element type")
+        if node.data == "scalar":
+            return ir.ScalarParameter(dtype)
+        _, access, alignment = node.children
+        return ir.PointerParameter(
+            dtype, self.source.lookup(access, _ACCESSES, "access"), self.source.integer(alignment)
+        )
+
+
+class _FunctionBuilder:
+    """Builds one function's body."""
+
+    def __init__(self, source: Source, storages: Mapping[str, ir.Storage], kernels: Mapping[str, ir.Kernel]) -> None:
+        self.source, self.storages, self.kernels = source, storages, kernels
+        self.values: dict[str, ir.Value] = {}
+
+    def build(self, node: Node, signatures: Mapping[str, ir.Signature]) -> ir.Function:
+        label = node.children[0]
+        signature = self.source.lookup(label, signatures, "signature")
+        arguments, attributes, operations = _split(node, "argument", "attributes", "operation")
+        values = tuple(self._define(child.children[0], child.children[1]) for child in arguments)
+        taken = _Attributes(self.source, attributes[0], label)
+        arena_nbytes = taken.expression("arena_nbytes")
+        taken.done()
+        made = tuple(self._operation(child) for child in operations)
+        return ir.Function(signature, values, made, arena_nbytes)
+
+    def _define(self, label: Token, tensor: Node) -> ir.Value:
+        name = self.source.string(label)
+        if name in self.values:
+            self.source.fail(label, f"%{name} is defined twice")
+        self.values[name] = ir.Value(name, self.source.type(tensor))
+        return self.values[name]
+
+    def _operation(self, node: Node) -> ir.Operation:
+        children = list(node.children)
+        label = children.pop(0) if children[0].type == "VALUE" else None
+        mnemonic = children[0]
+        build, defines, count = self.source.lookup(mnemonic, _OPERATIONS, "operation")
+        operands, attributes, types, location = _split(node, "operands", "attributes", "types", "location")
+        result = next(child for child in children[1:] if child.data in ("tensor", "no_result"))
+        if defines != (label is not None) or defines != (result.data == "tensor"):
+            self.source.fail(mnemonic, f"{str(mnemonic)!r} defines {'a value' if defines else 'no value'}")
+        given = operands[0].children
+        if count is not None and len(given) != count:
+            self.source.fail(mnemonic, f"{str(mnemonic)!r} takes {count} operands; it has {len(given)}")
+        taken = _Attributes(self.source, attributes[0] if attributes else None, mnemonic)
+        arguments = [self._operand(child, mnemonic) for child in given]
+        self._check_types(arguments, types[0], mnemonic)
+        value = self._define(label, result) if label is not None else None
+        where = self.source.string(location[0].children[0]) if location else ""
+        operation = build(self, taken, arguments, value, where)
+        taken.done()
+        return self.source.mark(operation, mnemonic)
+
+    def _operand(self, node: Node, mnemonic: Token) -> ir.Operand:
+        kind = "expression" if is_tree(node) else node.type
+        if kind == "VALUE":
+            return self.source.lookup(node, self.values, "value")
+        if mnemonic != ir.Dispatch.mnemonic:
+            self.source.fail(mnemonic, f"{str(mnemonic)!r} takes values only")
+        if kind == "FLOAT":
+            return float(node)
+        if kind == "FLOAT_BITS":
+            number: float = wire.DOUBLE.unpack(wire.UINT64.pack(int(node[4:-1], 16)))[0]
+            return number
+        return None if kind == "NULL" else self.source.expression(node)
+
+    def _check_types(self, operands: list[ir.Operand], types: Node, mnemonic: Token) -> None:
+        values = [operand for operand in operands if isinstance(operand, ir.Value)]
+        stated = [self.source.type(child) for child in types.children]
+        if len(values) != len(stated):
+            self.source.fail(mnemonic, f"it has {len(values)} values as operands but states {len(stated)} types")
+        for value, tensor in zip(values, stated, strict=True):
+            if value.type != tensor:
+                self.source.fail(mnemonic, f"%{value.name} is {print_type(value.type)}, not {print_type(tensor)}")
+
+    def _dispatch(self, taken: _Attributes, operands: list[ir.Operand], location: str) -> ir.Operation:
+        kernel, grid = taken.reference("kernel", self.kernels), taken.expressions("grid")
+        if len(grid) != 3:
+            self.source.fail(taken.owner, f"the grid has {len(grid)} sizes; it must have 3")
+        return ir.Dispatch(kernel, grid, tuple(operands), location=location)
+
+
+_Builder = Callable[[_FunctionBuilder, _Attributes, list[Any], Any, str], ir.Operation]
+
+# How each operation is built, whether it defines a value, and how many operands it takes (None: any number).
+_OPERATIONS: dict[str, tuple[_Builder, bool, int | None]] = {
+    "parameter": (
+        lambda b, a, _, value, where: ir.Parameter(
+            value, a.reference("storage", b.storages), a.integer("byte_offset"), location=where
+        ),
+        True,
+        0,
+    ),
+    "alloc": (
+        lambda _, a, __, value, where: ir.Alloc(
+            value, a.word("space", _SPACES), a.expression("nbytes"), a.expression("offset"), location=where
+        ),
+        True,
+        0,
+    ),
+    "view": (
+        lambda _, a, operands, value, where: ir.View(value, operands[0], a.expression("offset"), location=where),
+        True,
+        1,
+    ),
+    "dispatch": (lambda b, a, operands, _, where: b._dispatch(a, operands, where), False, None),
+    "copy": (lambda _, __, operands, ___, where: ir.Copy(*operands, location=where), False, 2),
+    "fill": (lambda _, a, operands, __, where: ir.Fill(operands[0], a.integer("pattern"), location=where), False, 1),
+    "return": (lambda _, __, operands, ___, where: ir.Return(tuple(operands), location=where), False, None),
+}

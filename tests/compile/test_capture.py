@@ -1,0 +1,127 @@
+"""What capture makes of models: programs of kernels alone, and errors that name operation and source line."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+pytestmark = pytest.mark.compiler
+torch = pytest.importorskip("torch")
+
+import small_models as models  # noqa: E402
+from in_process import compile_in_process, export  # noqa: E402
+
+from coilpack.compiler.targets import TARGETS  # noqa: E402
+from coilpack.runtime.errors import CoilpackError, UnsupportedError  # noqa: E402
+from coilpack.runtime.program import ir  # noqa: E402
+
+
+def _function(name: str) -> ir.Function:
+    program = compile_in_process({"main": export(*models.MODELS[name]())}).program
+    (target,) = program.targets
+    return target.function("main")
+
+
+def _operations(function: ir.Function, kind: type) -> list:
+    return [operation for operation in function.operations if isinstance(operation, kind)]
+
+
+def test_a_fused_expression_is_one_dispatch_with_an_output_of_its_own() -> None:
+    function = _function("pointwise")
+    (dispatch,) = _operations(function, ir.Dispatch)
+    assert dispatch.grid == (1, 1, 1)
+    (alloc,) = _operations(function, ir.Alloc)
+    assert alloc.space is ir.AllocSpace.OUTPUT
+    assert function.arena_nbytes == 0
+
+
+def test_kernels_are_named_after_function_ordinal_and_inductors_name() -> None:
+    bundle = compile_in_process({"my$function": export(*models.MODELS["pointwise"]())})
+    (kernel,) = bundle.program.targets[0].kernels
+    assert kernel.export_name.startswith("my$function_dispatch_0_triton_poi_")
+
+
+def test_tied_weights_are_one_storage() -> None:
+    bundle = compile_in_process({"main": export(*models.MODELS["tied_weights"]())})
+    assert [storage.nbytes for storage in bundle.program.storages] == [50 * 32 * 4]
+
+
+def test_equal_weights_of_two_functions_are_one_storage() -> None:
+    module, inputs = models.MODELS["layer_norm"]()
+    programs = {"one": export(module, inputs), "two": export(module, inputs)}
+    bundle = compile_in_process(programs)
+    assert len(bundle.program.storages) == 2  # weight and bias
+
+
+def test_a_matrix_product_with_its_epilogue_is_one_template_kernel() -> None:
+    names = [d.kernel.export_name for d in _operations(_function("linear_bf16"), ir.Dispatch)]
+    assert sum("triton_tem_" in name for name in names) == 2
+    assert len(names) == 3  # two products with bias and GELU inside, one layer norm
+
+
+def test_attention_is_one_kernel_and_layers_share_the_block_mask() -> None:
+    two = torch.nn.Sequential(models.Encoder(), models.Encoder())
+    program = compile_in_process({"main": export(two, (torch.randn(1, 24, 64),))}).program
+    names = [d.kernel.export_name for d in _operations(program.targets[0].function("main"), ir.Dispatch)]
+    assert sum("flex_attention" in name for name in names) == 2
+    assert sum("ones" in name and "tem" not in name for name in names) == 1
+
+
+class TopK(torch.nn.Module):
+    def forward(self, x):
+        return torch.topk(x, 3)
+
+
+class DoubleProduct(torch.nn.Module):
+    def forward(self, x):
+        return x @ x.T
+
+
+class Noise(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+
+@pytest.mark.parametrize(
+    ("module", "dtype", "operation"),
+    [
+        (TopK, torch.float32, "aten.topk"),
+        (DoubleProduct, torch.float64, "aten.mm"),
+        (Noise, torch.float32, "aten.rand"),
+    ],
+    ids=["library call", "no template", "random"],
+)
+def test_what_cannot_be_lowered_is_named_with_its_source_line(module, dtype, operation) -> None:
+    line = inspect.getsourcelines(module)[1] + 2
+    with pytest.raises(UnsupportedError, match=rf"{operation}\S* at \S*test_capture.py:{line} "):
+        compile_in_process({"main": export(module(), (torch.randn(8, 8, dtype=dtype),))})
+
+
+def test_a_dynamic_size_is_refused_by_the_name_of_its_input() -> None:
+    dim = torch.export.Dim("rows", min=2, max=64)
+    with torch.no_grad():
+        program = torch.export.export(torch.nn.Linear(4, 4), (torch.randn(8, 4),), dynamic_shapes=({0: dim},))
+    with pytest.raises(UnsupportedError, match="'input' has a dynamic size"):
+        compile_in_process({"main": program})
+
+
+def test_a_changed_input_is_refused_by_name() -> None:
+    program = export(models.Lambda(lambda x: x.add_(1)), (torch.randn(4),))
+    with pytest.raises(UnsupportedError, match="changes 'args_0' in place"):
+        compile_in_process({"main": program})
+
+
+def test_a_process_serves_one_target() -> None:
+    from coilpack.compiler.capture.offline import target_device
+
+    compile_in_process({"main": export(*models.MODELS["pointwise"]())})
+    with pytest.raises(CoilpackError, match="needs a process of its own"), target_device(TARGETS["sm_90"]):
+        pass
+
+
+def test_capture_leaves_torch_as_it_was() -> None:
+    before = torch.cuda.get_device_properties
+    compile_in_process({"main": export(*models.MODELS["pointwise"]())})
+    assert torch.cuda.get_device_properties is before
+    assert torch.cuda.is_available() == bool(torch.cuda.device_count())

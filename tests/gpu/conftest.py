@@ -1,0 +1,17 @@
+"""Shared by the tests that need a CUDA device; they use the sample programs of the unit tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+
+
+@pytest.fixture(scope="session")
+def device():
+    from coilpack.runtime.devices import resolve_device
+
+    return resolve_device("cuda:0")

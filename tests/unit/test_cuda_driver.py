@@ -1,0 +1,47 @@
+"""What is known of CUDA drivers, and what is said where there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from coilpack.runtime.devices import resolve_device
+from coilpack.runtime.devices.cuda_driver import newest_ptx, version_text
+from coilpack.runtime.errors import DeviceError, InputError, UnsupportedError
+
+
+@pytest.mark.parametrize(
+    ("driver", "ptx"),
+    [(12040, (8, 4)), (12060, (8, 5)), (12090, (8, 8)), (13000, (9, 0)), (13010, (9, 1)), (99000, None)],
+)
+def test_newest_ptx(driver, ptx):
+    assert newest_ptx(driver) == ptx
+
+
+def test_version_text():
+    assert version_text(13000) == "13.0"
+    assert version_text(12080) == "12.8"
+
+
+@pytest.mark.parametrize("name", ["", "tpu", "cuda:", "cuda:-1", "cuda:x", "CUDA", "cuda:¹"])
+def test_no_devices(name):
+    with pytest.raises(InputError, match="is no device"):
+        resolve_device(name)
+
+
+def test_the_emulator_is_announced_as_missing():
+    with pytest.raises(UnsupportedError, match="not implemented yet"):
+        resolve_device("emulator")
+
+
+def test_without_a_device_the_error_says_what_to_do():
+    # In a process of its own, with every device hidden, so that it also holds where there is a GPU.
+    code = "from coilpack.runtime.devices import resolve_device; resolve_device('auto')"
+    environment = {"CUDA_VISIBLE_DEVICES": "", "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "DeviceError: device 'auto' found no device to run on" in done.stderr
+    assert "nvidia-smi" in done.stderr
+    assert DeviceError.__name__ in done.stderr

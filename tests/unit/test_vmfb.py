@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from executable_samples import Raw, small
+
+from coilpack.runtime.errors import InvalidFileError
+from coilpack.runtime.executable import write_executable
+from coilpack.runtime.vmfb import is_vmfb, read_vmfb
+
+GOLDEN = Path(__file__).parents[1] / "compat" / "iree" / "names_dyn-3.13.0.vmfb"
+
+
+def module(*segments: bytes, external=(), behind: bytes = b"", ordinal: int = 0, zipped: bool = False) -> bytes:
+    """Lays out a module with these embedded segments and external ones (offset and length); `behind` follows it."""
+    raw = Raw(b"IREE")
+    # The size prefix goes before everything, and alignment counts from it.
+    raw.data = bytearray(4) + raw.data
+    root = raw.table((0, bytes(4)), (7, bytes(4)), (8, bytes(4)), (9, bytes(4)))
+    raw.point(root[0], raw.string(b"module"))
+    exported, signatures = raw.offsets([0]), raw.offsets([0])
+    raw.point(root[7], exported)
+    raw.point(root[8], signatures)
+    function = raw.table((0, bytes(4)), (1, struct.pack("<i", ordinal)))
+    raw.point(exported + 4, function[-1])
+    raw.point(function[0], raw.string(b"f"))
+    raw.point(signatures + 4, raw.table()[-1])
+    vector = raw.offsets([0] * (len(segments) + len(external)))
+    raw.point(root[9], vector)
+    for index, content in enumerate(segments):
+        segment = raw.table((2, bytes(4)))
+        raw.point(vector + 4 + 4 * index, segment[-1])
+        raw.point(segment[2], raw.vector(content, len(content)))
+    for index, (offset, length) in enumerate(external, len(segments)):
+        segment = raw.table((3, struct.pack("<Q", offset)), (4, struct.pack("<Q", length)))
+        raw.point(vector + 4 + 4 * index, segment[-1])
+    raw.align(8)
+    raw.point(4, root[-1])
+    struct.pack_into("<I", raw.data, 0, len(raw.data) - 4)
+    header = b""
+    if zipped:
+        extra = bytes(64 - 30 - 9)
+        header = struct.pack("<4sHHHHHIIIHH", b"PK\x03\x04", 20, 0, 0, 0, 0, 0, 0, 0, 9, len(extra))
+        header += b"module.fb" + extra
+    data = header + bytes(raw.data)
+    return data + (bytes(-len(data) % 64) + behind if behind else b"")
+
+
+FILE = write_executable(small())
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("content", [FILE, FILE[64:]], ids=["header", "bare"])
+def test_embedded_and_external(zipped, content):
+    for data in (
+        module(b"cuda", content, zipped=zipped),
+        module(b"cuda", external=((64, len(content)),), behind=bytes(64) + content, zipped=zipped),
+    ):
+        assert is_vmfb(data)
+        found = read_vmfb(data)
+        assert [executable.exports[0].name for executable in found.executables] == ["k$\u00e9"]
+        assert (found.module_name, [function.name for function in found.functions]) == ("module", ["f"])
+
+
+def test_no_executables():
+    assert read_vmfb(module(b"", b"CDA", b"x" * 80)).executables == ()
+
+
+def test_the_same_data_twice_is_one_executable():
+    data = module(external=((0, len(FILE)),) * 3, behind=FILE)
+    assert len(read_vmfb(data).executables) == 1
+
+
+def test_external_data_out_of_bounds():
+    for offset, length in [(0, len(FILE) + 1), (1 << 63, 1 << 63), (2**64 - 1, 2), (1, len(FILE))]:
+        with pytest.raises(InvalidFileError, match=r"m: rodata_segments\[0\]: .* do not fit"):
+            read_vmfb(module(external=((offset, length),), behind=FILE), file="m")
+
+
+def test_overlapping_executables():
+    content = FILE + bytes(4096)
+    segments = tuple((0, len(FILE) + 64 * index) for index in range(3))
+    assert len(read_vmfb(module(external=segments, behind=content)).executables) == 1
+    # A bare FlatBuffer inside one with a header is a second place.
+    with pytest.raises(InvalidFileError, match="overlap"):
+        read_vmfb(module(external=((0, len(content)), (64, len(content) - 64)), behind=content))
+
+
+def test_a_bad_executable_is_named():
+    with pytest.raises(InvalidFileError, match=r"m\.vmfb: rodata_segments\[1\]: modules\[0\]\.ptx_image"):
+        read_vmfb(module(b"x", FILE.replace(b".target", b".tar_et")), file="m.vmfb")
+
+
+def test_functions_are_checked():
+    nameless = module(FILE).replace(b"\x01\0\0\0f\0", b"\0\0\0\0\0\0")
+    with pytest.raises(InvalidFileError, match=r"exported_functions\[0\].local_name: it is absent or empty"):
+        read_vmfb(nameless)
+    for ordinal in (-1, 1, 2**31 - 1):
+        with pytest.raises(InvalidFileError, match=rf"internal_ordinal: it is {ordinal}, but there are 1 function"):
+            read_vmfb(module(FILE, ordinal=ordinal))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 29, 30, 63, 64, 68, 75])
+def test_truncated(size):
+    data = GOLDEN.read_bytes()[:size]
+    with pytest.raises(InvalidFileError):
+        read_vmfb(data)
