@@ -172,6 +172,7 @@ class Emulator:
         self.description = "the emulator: PTX executed on the CPU"
         self.compute_capability = _CAPABILITY
         self.dlpack_device = (1, 0)
+        self.runs_cubins = False
         self.default_stream = _STREAM
         self.max_shared_memory_per_block = _SHARED_LIMIT
         self.instructions = 0
