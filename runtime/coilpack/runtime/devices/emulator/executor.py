@@ -121,8 +121,9 @@ class Executor:
             for operation in block.operations:
                 operation(frame, operand)
             self._count(block, number)
-            position[mask] = number + 1
-            if block.leave is not None:
+            if block.leave is None:
+                np.putmask(position, mask, number + 1)
+            else:
                 self._leave(block.leave, number + 1, mask, position)
 
     def _choose(self, position: Positions, turn: int) -> tuple[int, npt.NDArray[np.bool_]]:
@@ -181,17 +182,17 @@ class Executor:
     def _leave(self, leave: Leave, following: int, mask: Array, position: Positions) -> None:
         """Moves the threads in `mask`, which have run a block."""
         frame = self.frame
-        position[mask] = following
+        np.putmask(position, mask, following)
         if leave.guard is not None:
             taken = frame.slots[leave.guard]
             mask = mask & (~taken if leave.negated else taken)
             if not mask.any():
                 return
         if leave.kind == "jump":
-            position[mask] = leave.target
+            np.putmask(position, mask, leave.target)
         elif leave.kind == "exit":
-            position[mask] = self.end
-            frame.alive[mask] = False
+            np.putmask(position, mask, self.end)
+            np.putmask(frame.alive, mask, False)
             frame.progress += 1
             frame.release_barriers(None)
         else:

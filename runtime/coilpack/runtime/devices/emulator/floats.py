@@ -11,7 +11,7 @@ from coilpack.runtime.devices.emulator.code import Array
 
 _HALF_OF_F32 = np.int64(0x10000000)  # the bits of a double that lie below a float's last bit, at a tie
 _BELOW_F32 = np.int64(0x1FFFFFFF)
-_LEAST_NORMAL = np.float64(2.0**-126)
+_NEAR_DENORMAL = np.float32(2.0**-125)
 _SPLIT = np.float64(2.0**27 + 1)
 
 
@@ -19,10 +19,10 @@ def flush(values: Array) -> Array:
     """Denormal floats of 32 bits become zeros of their sign (`.ftz`)."""
     values = np.ascontiguousarray(values)
     bits = values.view(np.uint32)
-    small = (bits & np.uint32(0x7F800000)) == 0
-    if not small.any():
+    exponent = bits & np.uint32(0x7F800000)
+    if exponent.min() > 0:
         return values
-    return np.where(small, bits & np.uint32(0x80000000), bits).view(np.float32)
+    return np.where(exponent == 0, bits & np.uint32(0x80000000), bits).view(np.float32)
 
 
 def saturate(values: Array) -> Array:
@@ -76,9 +76,9 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
     bits = total.view(np.int64)
     doubtful = (bits & _BELOW_F32) == _HALF_OF_F32
     result: Array = total.astype(np.float32)
-    tiny = np.abs(result) < np.float32(_LEAST_NORMAL * 2)
-    if tiny.any():
-        doubtful |= tiny & (total != 0)
+    size = np.abs(result)
+    if size.min() < _NEAR_DENORMAL:
+        doubtful |= (size < _NEAR_DENORMAL) & (total != 0)
     if doubtful.any():
         addend = np.broadcast_to(c, total.shape)[doubtful].astype(np.float64)
         factor = np.broadcast_to(product, total.shape)[doubtful]

@@ -89,6 +89,8 @@ class Frame:
         self.lanes = -(-self.threads // WARP) * WARP
         self.shape = (ctas, self.lanes)
         self.parameters = launched.parameters
+        self._latest_mask: Mask = None
+        self._latest_threads = np.zeros(0, np.int64)
         self.progress = 0  # counts stores, exits and barriers
         self.alive = np.zeros(self.shape, bool)
         self.alive[:, : self.threads] = True
@@ -238,7 +240,25 @@ class Frame:
 
     def select(self, values: Array, mask: Mask) -> Array:
         """The values of the threads in `mask`; of all of them, unspread, where it is None."""
-        return values if mask is None else np.broadcast_to(values, self.shape)[mask]
+        if mask is None:
+            return values
+        where = self.threads_of(mask)
+        if values.shape == self.shape:
+            return values.reshape(-1).take(where)
+        return np.broadcast_to(values, self.shape).reshape(-1).take(where)
+
+    def threads_of(self, mask: Array) -> Array:
+        """Indices of the threads in a mask; found once where a mask is used several times in a row."""
+        if mask is not self._latest_mask:
+            self._latest_mask, self._latest_threads = mask, np.flatnonzero(mask)
+        return self._latest_threads
+
+    def put(self, slot: int, values: Array, mask: Mask) -> None:
+        """Sets a register to values of the threads in `mask`, in order, or of all threads."""
+        if mask is None:
+            self.slots[slot][...] = values
+        else:
+            self.slots[slot].reshape(-1)[self.threads_of(mask)] = values
 
     def global_index(self, i: Instruction, addresses: Array, size: int, mask: Mask, *, writes: bool) -> Array:
         """Checks accesses to global memory.
@@ -304,7 +324,7 @@ class Frame:
             self._misaligned(i, offsets, size, mask)
         rows = self._shared_rows if space is self.shared else self._local_rows
         if mask is not None:
-            rows = np.broadcast_to(rows, self.shape)[mask]
+            rows = self.select(rows, mask)
         return (rows + offsets.astype(np.int64)) >> (size.bit_length() - 1)
 
     def check_written(self, i: Instruction, space: Space, index: Array, size: int, mask: Mask) -> None:

@@ -36,7 +36,7 @@ def _load(builder: Builder, i: Instruction) -> Operation:
         rows = read(frame, i, space, addresses, dtype.itemsize, len(slots), mask).view(dtype)
         for number, slot in enumerate(slots):
             if slot is not None:
-                frame.slots[slot][... if mask is None else mask] = rows[..., number]
+                frame.put(slot, rows[..., number], mask)
 
     def run(frame: Frame, mask: Mask) -> None:
         addresses = address(frame, mask)

@@ -71,7 +71,7 @@ def _atomic(builder: Builder, i: Instruction) -> Operation:
             values = [_chosen(frame, frame.slots[s], chosen) for s in sources]
             old = apply(frame, place, within, values, chosen)
             if result is not None:
-                frame.slots[result][chosen] = old
+                frame.put(result, old, chosen)
 
     return run
 

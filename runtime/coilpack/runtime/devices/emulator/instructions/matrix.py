@@ -193,10 +193,7 @@ def _load(builder: Builder, i: Instruction) -> Operation:
         words = matrices.view(np.uint32).reshape(-1, count, WARP)
         for number, slot in enumerate(slots):
             values = words[:, number]
-            if mask is None:
-                frame.slots[slot][...] = values.reshape(frame.shape)
-            else:
-                frame.slots[slot][mask] = values.ravel()
+            frame.put(slot, values.reshape(frame.shape) if mask is None else values.ravel(), mask)
 
     return run
 
