@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from coilpack.runtime.devices import resolve_device
@@ -24,3 +25,10 @@ def emulated():
     from coilpack.runtime.devices.emulator.device import Emulator
 
     return Machine(Emulator(capacity=1 << 32))
+
+
+@pytest.fixture(autouse=True)
+def quiet_numpy():
+    """References compute with infinities and NaNs on purpose."""
+    with np.errstate(all="ignore"):
+        yield
