@@ -53,6 +53,7 @@ class Builder:
         self.types, self.dims, self.is_read = types, dims, read
         self.symbols, self.parameters = symbols, parameters
         self.instruction: Instruction
+        self.arguments: dict[str, int] = {}  # slot of the value stored to each argument of a call
         self._registers: dict[str, int] = {}
         self._slots: dict[tuple[str, str], int] = {}
         self._constants: dict[tuple[bytes, str], int] = {}

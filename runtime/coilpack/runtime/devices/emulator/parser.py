@@ -117,7 +117,10 @@ class _Builder(Transformer[Token, Any]):
         return sign * _integer(items[-1])
 
     def address(self, items: list[Any]) -> Address:
-        return Address(items[0], items[1] if len(items) > 1 else 0)
+        base, offset = items[0], items[1] if len(items) > 1 else 0
+        if isinstance(base, Symbol):  # the offset was read as the symbol's
+            base, offset = Symbol(base.name), base.offset + offset
+        return Address(base, offset)
 
     def list(self, items: list[Any]) -> Arguments:
         return Arguments(tuple(items))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from coilpack.runtime.devices.emulator.builder import Builder
 from coilpack.runtime.devices.emulator.code import Mask, Operation
 from coilpack.runtime.devices.emulator.frame import Frame
 from coilpack.runtime.devices.emulator.instructions.types import Build
-from coilpack.runtime.devices.emulator.ptx import Instruction, Symbol
+from coilpack.runtime.devices.emulator.ptx import Arguments, Instruction, Symbol
+
+_ASSERTION_ARGUMENTS = 4  # of `__assertfail`: message, file, line, function; the size of a character follows
 
 
 def _nothing(_: Builder, __: Instruction) -> Operation | None:
@@ -27,12 +31,16 @@ def _call(builder: Builder, i: Instruction) -> Operation:
         raise builder.unsupported("printing from a kernel is not implemented")
     if name != "__assertfail":
         raise builder.unsupported(f"a call of the function {name or '?'} is not implemented")
-    texts = builder.assertion
+    given = next((o.items for o in i.operands if isinstance(o, Arguments)), ())
+    slots = [builder.arguments.get(item.name) for item in given if isinstance(item, Symbol)]
+    if len(slots) < _ASSERTION_ARGUMENTS or None in slots:
+        raise builder.unsupported("the arguments of the assertion are not stored before it")
 
     def run(frame: Frame, mask: Mask) -> None:
-        message, file, line, function = (_text(frame, part) for part in texts)
-        where = f" ({file}:{line} in {function})" if file else ""
-        raise frame.fail(i, f"the assertion `{message}` failed{where}", mask)
+        first = 0 if mask is None else int(np.flatnonzero(mask)[0])
+        values = [int(np.broadcast_to(frame.slots[slot], frame.shape).flat[first]) for slot in slots if slot is not None]
+        message, file, function = (_text(frame, values[n]) for n in (0, 1, 3))
+        raise frame.fail(i, f"the assertion `{message}` failed ({file}:{values[2]}, {function})", mask)
 
     return run
 
@@ -40,7 +48,7 @@ def _call(builder: Builder, i: Instruction) -> Operation:
 def _text(frame: Frame, address: int) -> str:
     region = frame.memory.find(address) if address >= frame.memory.base else None
     if region is None:
-        return str(address) if address else ""
+        return "?"
     raw = frame.memory.image[address - frame.memory.base : region.end - frame.memory.base].tobytes()
     return raw.split(bytes(1))[0].decode("utf-8", "replace")
 
