@@ -9,7 +9,7 @@ import pytest
 
 from coilpack.runtime.devices import resolve_device
 from coilpack.runtime.devices.cuda_driver import newest_ptx, version_text
-from coilpack.runtime.errors import DeviceError, InputError, UnsupportedError
+from coilpack.runtime.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ COUNTERS = [("inc", "u32"), ("dec", "u32")]
 
 def kernel(operation: str, type_: str, targets: int, *, returns: bool, shared: bool = False) -> str:
     width = int(type_[1:].removesuffix("x2")) // 8 * (2 if type_.endswith("x2") else 1)
-    place = "mad.wide.u32 %m, %i, {w}, %m;".format(w=width)
+    place = f"mad.wide.u32 %m, %i, {width}, %m;"
     address, space = "[%m]", "global"
     before = after = ""
     if shared:
@@ -35,7 +35,11 @@ def kernel(operation: str, type_: str, targets: int, *, returns: bool, shared: b
         before = f"""setp.lt.u32 %p, %t, {targets}; mad.wide.u32 %w, %t, {width}, %m; mov.u32 %u, pool;
             mad.lo.u32 %u, %t, {width}, %u; @%p ld.global.b{8 * width} %a, [%w]; @%p st.shared.b{8 * width} [%u], %a; bar.sync 0;"""
         after = f"bar.sync 0; @%p ld.shared.b{8 * width} %a, [%u]; @%p st.global.b{8 * width} [%w], %a;"
-    code = f"atom.{space}.{operation}.{type_} %a, {address}, %b;" if returns else f"red.{space}.{operation}.{type_} {address}, %b;"
+    code = (
+        f"atom.{space}.{operation}.{type_} %a, {address}, %b;"
+        if returns
+        else f"red.{space}.{operation}.{type_} {address}, %b;"
+    )
     store = f"mad.wide.u32 %o, %t, {width}, %o; st.global.b{8 * width} [%o], %a;" if returns else ""
     return f"""{HEADER}.shared .align 8 .b8 pool[512];
     .visible .entry k(.param .u64 memory, .param .u64 operands, .param .u64 old) {{
@@ -57,7 +61,7 @@ def check(machine, name, type_, targets, *, returns, shared=False):
 
     groups = [[t for t in range(64) if t % targets == target] for target in range(targets)]
     for target, threads in enumerate(groups):
-        if not returns or len(threads) > 1 and name == "exch":
+        if not returns or (len(threads) > 1 and name == "exch"):
             seen = sorted([*map(int, old[threads]), int(after[target])]) if returns else None
             all_values = sorted([int(memory[target]), *map(int, operands[threads])])
             if name == "exch":  # in some order every value passes through, and the last stays
@@ -91,7 +95,9 @@ def test_operations_on_shared_memory(machine, name, type_):
 
 def test_counting_gives_every_number_once(machine):
     ptx = kernel("add", "u32", 1, returns=True)
-    after, _, old = machine.run(ptx, [np.zeros(1, np.uint32), np.ones(64, np.uint32), np.zeros(64, np.uint32)], block=64)
+    after, _, old = machine.run(
+        ptx, [np.zeros(1, np.uint32), np.ones(64, np.uint32), np.zeros(64, np.uint32)], block=64
+    )
     assert after.tolist() == [64]
     assert sorted(old.tolist()) == list(range(64))
 

@@ -118,7 +118,9 @@ def test_threads_that_left_are_not_waited_for(machine):
 
 def test_a_barrier_that_is_never_complete_is_an_error(emulated):
     code = "setp.ge.u32 %p, %t, 32; @%p bra OTHER; bar.sync 1, 64; OTHER: mov.u32 %d, 3;"
-    with pytest.raises(DeviceError, match=r"kernel k, line \d+: `bar.sync 1, 64;`.*waits for ever: 32 threads.*barrier 1"):
+    with pytest.raises(
+        DeviceError, match=r"kernel k, line \d+: `bar.sync 1, 64;`.*waits for ever: 32 threads.*barrier 1"
+    ):
         run(emulated, code)
 
 

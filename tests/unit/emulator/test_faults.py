@@ -89,7 +89,9 @@ def test_shared_memory_that_was_never_written(emulated):
     code = """
         setp.ne.u32 %p, %t, 7; mad.lo.u32 %v, %t, 4, %s; @%p st.shared.u32 [%v], %t; bar.sync 0;
         ld.shared.u32 %r0, [%v];"""
-    fails(emulated, code, r"`ld.shared.u32 %r0, \[%v\];`", r"thread \(7, 0, 0\)", "4 bytes at offset 0x1c.*never written")
+    fails(
+        emulated, code, r"`ld.shared.u32 %r0, \[%v\];`", r"thread \(7, 0, 0\)", "4 bytes at offset 0x1c.*never written"
+    )
 
 
 def test_shared_memory_does_not_outlive_its_cta():
@@ -115,7 +117,13 @@ def test_checks_can_be_turned_off():
 
 
 def test_traps(emulated):
-    fails(emulated, "setp.eq.u32 %p, %i, 70; @%p trap;", "`@%p trap;`", r"CTA \(2, 0, 0\), thread \(6, 0, 0\)", "stopped itself")
+    fails(
+        emulated,
+        "setp.eq.u32 %p, %i, 70; @%p trap;",
+        "`@%p trap;`",
+        r"CTA \(2, 0, 0\), thread \(6, 0, 0\)",
+        "stopped itself",
+    )
 
 
 def test_assertions_say_what_they_say():
@@ -141,5 +149,8 @@ def test_assertions_say_what_they_say():
         }}
         END: ret; }}"""
     machine = Machine(Emulator(capacity=1 << 32))
-    with pytest.raises(DeviceError, match=r"thread \(9, 0, 0\): the assertion `index out of bounds: 0 <= tmp4 < 10` failed \(model.py:17"):
+    with pytest.raises(
+        DeviceError,
+        match=r"thread \(9, 0, 0\): the assertion `index out of bounds: 0 <= tmp4 < 10` failed \(model.py:17",
+    ):
         machine.run(ptx, [np.zeros(1, np.uint32)], name="faulty")

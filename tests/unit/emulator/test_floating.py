@@ -90,7 +90,12 @@ def fused_cases(dtype: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     scale = np.exp2(random.integers(-60, 60, 300)).astype(kind) if dtype != "float16" else kind.type(1)
     near = -(x * y) * (1 + kind.type(np.finfo(kind).eps) * random.integers(-2, 3, 300).astype(kind))
     tie = (random.integers(1, 8, 300) * np.finfo(kind).eps / 4).astype(kind)
-    lists = [(a, b, c), (x, y, near), (x * scale, y, near), (np.ones(300, kind), tie, 1 + random.integers(0, 2, 300) * tie)]
+    lists = [
+        (a, b, c),
+        (x, y, near),
+        (x * scale, y, near),
+        (np.ones(300, kind), tie, 1 + random.integers(0, 2, 300) * tie),
+    ]
     a, b, c = (np.concatenate([np.asarray(part[i], kind) for part in lists]) for i in range(3))
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     return a[finite], b[finite], c[finite]

@@ -109,7 +109,9 @@ def test_sum_of_absolute_differences(machine):
 def test_dot_products_of_bytes(machine, left, right):
     a, b = pairs("uint32")
     c = np.resize(values("int32", seed=4), len(a))
-    parts = [v.view(np.uint8 if t == "u32" else np.int8).reshape(-1, 4).astype(object) for v, t in ((a, left), (b, right))]
+    parts = [
+        v.view(np.uint8 if t == "u32" else np.int8).reshape(-1, 4).astype(object) for v, t in ((a, left), (b, right))
+    ]
     expected = wrap([int(sum(x * y)) + int(z) for x, y, z in zip(*parts, c, strict=True)], "uint32")
     assert_same(machine.elementwise(f"dp4a.{left}.{right} %d, %a, %b, %c;", [a, b, c], "uint32"), expected, a, b, c)
     halves = a.view(np.uint16 if left == "u32" else np.int16).reshape(-1, 2).astype(object)

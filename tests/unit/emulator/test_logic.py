@@ -75,7 +75,9 @@ def test_extracted_fields(machine, type_):
     assert_same(got, wrap(expected, SIGNED[type_]), a, position, length)
 
 
-@pytest.mark.parametrize(("position", "length"), [(0, 8), (8, 8), (24, 16), (31, 1), (0, 32), (5, 0), (32, 4), (4, 255)])
+@pytest.mark.parametrize(
+    ("position", "length"), [(0, 8), (8, 8), (24, 16), (31, 1), (0, 32), (5, 0), (32, 4), (4, 255)]
+)
 def test_inserted_fields(machine, position, length):
     a, b = pairs("uint32")
 
@@ -239,4 +241,6 @@ def test_comparison_results_as_numbers(machine):
 def test_selection_by_sign(machine):
     a, b = pairs("uint32")
     c = np.resize(values("int32"), len(a))
-    assert_same(machine.elementwise("slct.u32.s32 %d, %a, %b, %c;", [a, b, c], "uint32"), np.where(c >= 0, a, b), a, b, c)
+    assert_same(
+        machine.elementwise("slct.u32.s32 %d, %a, %b, %c;", [a, b, c], "uint32"), np.where(c >= 0, a, b), a, b, c
+    )

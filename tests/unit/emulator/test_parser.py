@@ -6,7 +6,16 @@ import pytest
 
 from coilpack.runtime.devices.emulator.device import Emulator
 from coilpack.runtime.devices.emulator.parser import parse_ptx
-from coilpack.runtime.devices.emulator.ptx import Address, Guard, Immediate, Instruction, Label, Register, Symbol, Vector
+from coilpack.runtime.devices.emulator.ptx import (
+    Address,
+    Guard,
+    Immediate,
+    Instruction,
+    Label,
+    Register,
+    Symbol,
+    Vector,
+)
 from coilpack.runtime.errors import InvalidFileError, NotFoundError, TargetMismatchError, UnsupportedError
 
 HEADER = ".version 8.7\n.target sm_80\n.address_size 64\n"
@@ -94,7 +103,9 @@ def test_blocks_have_names_of_their_own():
 def test_debug_information_is_skipped():
     k = entry('.loc 1 20 30\nmov.u32 %r1, 1; .loc 1 2 3, function_name $L, inlined_at 1 2 3\nret; .pragma "nounroll";')
     assert len(k.body) == 2
-    module = parse_ptx(HEADER + ".entry k() { ret; }\n.section .debug_abbrev\n{\n.b8 1\n.b8 17\n}\n.section .debug_str { .b8 0 }")
+    module = parse_ptx(
+        HEADER + ".entry k() { ret; }\n.section .debug_abbrev\n{\n.b8 1\n.b8 17\n}\n.section .debug_str { .b8 0 }"
+    )
     assert list(module.entries) == ["k"]
 
 

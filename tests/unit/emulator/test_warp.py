@@ -88,7 +88,9 @@ def test_a_vote_of_those_that_came(machine):
 
 @pytest.mark.parametrize("dtype", ["uint32", "uint64"])
 def test_matches(machine, dtype):
-    a = np.random.default_rng(3).integers(0, 5, 32).astype(dtype) * np.array(2**20 if dtype == "uint32" else 2**40, dtype)
+    a = np.random.default_rng(3).integers(0, 5, 32).astype(dtype) * np.array(
+        2**20 if dtype == "uint32" else 2**40, dtype
+    )
     bits = 8 * a.itemsize
     got = run(machine, f"match.any.sync.b{bits} %d, %a, -1;", a)
     assert got.tolist() == [sum(int(a[i] == a[j]) << j for j in range(32)) for i in range(32)]

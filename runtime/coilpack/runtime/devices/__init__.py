@@ -28,7 +28,9 @@ def resolve_device(device: str | Device = "auto") -> Device:
         return _emulator()
     kind, colon, number = device.partition(":")
     if kind != "cuda" or (colon and not (number.isascii() and number.isdecimal())):
-        raise InputError(f"{device!r} is no device; devices are named 'auto', 'emulator', 'cuda' and 'cuda:N' with N from 0 on")
+        raise InputError(
+            f"{device!r} is no device; devices are named 'auto', 'emulator', 'cuda' and 'cuda:N' with N from 0 on"
+        )
     return _cuda(int(number or 0))
 
 

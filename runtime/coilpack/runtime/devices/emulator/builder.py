@@ -23,7 +23,9 @@ SPECIALS: dict[str, Dims] = {
     **{f"%nctaid.{axis}": (False, False) for axis in "xyz"},
     **dict.fromkeys(("%laneid", "%warpid"), (False, True)),
     **{f"%lanemask_{which}": (False, True) for which in ("eq", "lt", "le", "gt", "ge")},
-    **dict.fromkeys(("%nwarpid", "%gridid", "%dynamic_smem_size", "%total_smem_size", "%smid", "%nsmid"), (False, False)),
+    **dict.fromkeys(
+        ("%nwarpid", "%gridid", "%dynamic_smem_size", "%total_smem_size", "%smid", "%nsmid"), (False, False)
+    ),
     **dict.fromkeys(("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo"), (False, False)),
 }
 
@@ -71,8 +73,10 @@ class Builder:
             raise self.unsupported(f"the register {name.partition('#')[0]} is not declared")
         if type_ == "b128":
             raise self.unsupported("registers of 128 bits are not implemented")
-        return 1 if type_ == "pred" else int("".join(c for c in type_.partition("x")[0] if c.isdigit())) * (
-            2 if type_.endswith("x2") else 1
+        return (
+            1
+            if type_ == "pred"
+            else int("".join(c for c in type_.partition("x")[0] if c.isdigit())) * (2 if type_.endswith("x2") else 1)
         )
 
     def _register_slot(self, name: str, kind: str) -> int:
@@ -174,9 +178,7 @@ class Builder:
     def unsupported(self, problem: str) -> UnsupportedError:
         """An error that names the instruction and where it stands."""
         i = self.instruction
-        return UnsupportedError(
-            f"kernel {self.code.name}, line {i.line}, column {i.column}: `{i.text}`: {problem}"
-        )
+        return UnsupportedError(f"kernel {self.code.name}, line {i.line}, column {i.column}: `{i.text}`: {problem}")
 
 
 def kind_bits(kind: str) -> int:

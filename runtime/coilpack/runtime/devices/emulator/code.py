@@ -15,19 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coilpack.runtime.devices.emulator.ptx import (
-    TYPE_BYTES,
-    Address,
-    Entry,
-    Immediate,
     Instruction,
-    Negated,
-    Operand,
-    Register,
-    Symbol,
-    Variable,
-    Vector,
 )
-from coilpack.runtime.errors import InvalidFileError, UnsupportedError
 
 if TYPE_CHECKING:
     from coilpack.runtime.devices.emulator.frame import Frame
@@ -42,7 +31,11 @@ _NUMPY = {
     **{f"u{bits}": f"u{bits // 8}" for bits in (8, 16, 32, 64)},
     **{f"b{bits}": f"u{bits // 8}" for bits in (8, 16, 32, 64)},
     **{f"s{bits}": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
-    **{"f16": "f2", "f32": "f4", "f64": "f8", "bf16": "u2", "pred": "?"},
+    "f16": "f2",
+    "f32": "f4",
+    "f64": "f8",
+    "bf16": "u2",
+    "pred": "?",
 }
 # Types of several values in one register: the dtype of one of them. Their slots have a last axis over the values.
 _PACKED = {"f16x2": "f2", "bf16x2": "u2", "b8x4": "u1", "u8x4": "u1", "s8x4": "i1", "u16x2": "u2", "s16x2": "i2"}

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from coilpack.runtime.devices.emulator.memory import Memory, Region
 from coilpack.runtime.devices.emulator.parser import parse_ptx
 from coilpack.runtime.devices.emulator.program import compile_entry, parameter_layout
 from coilpack.runtime.devices.emulator.ptx import TYPE_BYTES, Entry, PtxModule, Variable
-from coilpack.runtime.errors import DeviceError, InputError, NotFoundError, TargetMismatchError
+from coilpack.runtime.errors import InputError, NotFoundError, TargetMismatchError
 from coilpack.schemas import wire
 
 _DEFAULT_CHUNK_BYTES = 512 << 20
@@ -259,7 +258,9 @@ class Emulator:
             UnsupportedError: it has an instruction that is not emulated.
         """
         if bytes(image[:4]) == wire.ELF_MAGIC:
-            raise TargetMismatchError(f"{name}: it is a cubin, and the emulator executes PTX. Compile with `--image ptx`")
+            raise TargetMismatchError(
+                f"{name}: it is a cubin, and the emulator executes PTX. Compile with `--image ptx`"
+            )
         text = bytes(image).rstrip(bytes(1)).decode("utf-8", "replace")
         return EmulatorModule(self._memory, text, name)
 
@@ -339,5 +340,3 @@ def _check_parameters(kernel: EmulatorKernel, parameters: Sequence[bytes]) -> No
 def emulator() -> Emulator:
     """The process's emulator with the usual checks."""
     return Emulator()
-
-

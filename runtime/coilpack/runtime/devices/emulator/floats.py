@@ -46,7 +46,7 @@ def f32_to_bf16(values: Array) -> Array:
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b rounded, and the error of that (Knuth)."""
+    """A + b rounded, and the error of that (Knuth)."""
     total = a + b
     virtual = total - a
     return total, (a - (total - virtual)) + (b - virtual)
@@ -60,7 +60,7 @@ def _toward(values: Array, error: Array) -> Array:
 
 
 def odd_sum(a: Array, b: Array) -> Array:
-    """a + b in double precision, rounded to odd: rounding it once more to a narrower type is then exact."""
+    """A + b in double precision, rounded to odd: rounding it once more to a narrower type is then exact."""
     total, error = two_sum(a, b)
     return _toward(np.ascontiguousarray(total), error)
 
@@ -87,7 +87,7 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """a · b rounded, and the error of that (Dekker, Veltkamp)."""
+    """A · b rounded, and the error of that (Dekker, Veltkamp)."""
     product = a * b
     big_a, big_b = _SPLIT * a, _SPLIT * b
     high_a, high_b = big_a - (big_a - a), big_b - (big_b - b)

@@ -140,7 +140,9 @@ class Frame:
         thread = np.arange(self.lanes, dtype=np.uint64)[None, :]
         if base in ("tid", "ctaid"):
             sizes = config.block if base == "tid" else config.grid
-            linear = thread if base == "tid" else np.arange(self.first, self.first + self.ctas, dtype=np.uint64)[:, None]
+            linear = (
+                thread if base == "tid" else np.arange(self.first, self.first + self.ctas, dtype=np.uint64)[:, None]
+            )
             for size in sizes[:at]:
                 linear = linear // np.uint64(size)
             return linear % np.uint64(sizes[at]) if at < 2 else linear
@@ -174,7 +176,9 @@ class Frame:
         """Threads arrive at a barrier, and wait there if it says so."""
         ids = np.broadcast_to(self.slots[leave.barrier], self.shape)
         if int(ids[mask].max()) >= _BARRIERS:
-            raise self.fail(leave.instruction, f"barrier {int(ids[mask].max())} does not exist; there are {_BARRIERS}", mask)
+            raise self.fail(
+                leave.instruction, f"barrier {int(ids[mask].max())} does not exist; there are {_BARRIERS}", mask
+            )
         need = np.broadcast_to(self.slots[leave.threads], self.shape) if leave.threads is not None else 0
         if leave.waits:
             self.blocked |= mask
@@ -308,7 +312,9 @@ class Frame:
         problem = f"the address {address:#x} is not a multiple of {size} bytes, as this access needs"
         raise self.fail(i, problem, mask, self._position(addresses, at))
 
-    def space_index(self, i: Instruction, space: Space, offsets: Array, size: int, mask: Mask, *, writes: bool) -> Array:
+    def space_index(
+        self, i: Instruction, space: Space, offsets: Array, size: int, mask: Mask, *, writes: bool
+    ) -> Array:
         """Checks accesses to shared or local memory, given as offsets; returns the index in units of `size` bytes."""
         if int(offsets.max()) + size > space.nbytes:
             limit = max(space.nbytes - size, -1)

@@ -130,7 +130,9 @@ class Memory:
         """
         region = self.find(address)
         if region is None or address + nbytes > region.end:
-            raise DeviceError(f"{what}: {nbytes} bytes at {address:#x} are not within a buffer: {self.describe(address)}")
+            raise DeviceError(
+                f"{what}: {nbytes} bytes at {address:#x} are not within a buffer: {self.describe(address)}"
+            )
         start = address - self.base
         return self.image[start : start + nbytes]
 

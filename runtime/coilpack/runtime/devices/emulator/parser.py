@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from lark import Lark, LarkError, Token, Transformer, UnexpectedInput, UnexpectedToken
 
 from coilpack.runtime.devices.emulator.ptx import (
+    TYPE_BYTES,
     Address,
     Arguments,
     Entry,
@@ -28,7 +29,6 @@ from coilpack.runtime.devices.emulator.ptx import (
     Variable,
     Vector,
 )
-from coilpack.runtime.devices.emulator.ptx import TYPE_BYTES
 from coilpack.runtime.errors import InvalidFileError
 
 _MAX_REGISTERS = 1_000_000  # of one declaration; a kernel has thousands

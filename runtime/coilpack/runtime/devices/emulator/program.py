@@ -189,7 +189,7 @@ def _blocks(body: Sequence[Instruction | Label]) -> Iterator[list[Instruction | 
 
 def is_convergent(instruction: Instruction) -> bool:
     """Whether the threads of a warp execute it together."""
-    return instruction.opcode in CONVERGENT and "sync" in instruction.modifiers or is_warp_barrier(instruction)
+    return (instruction.opcode in CONVERGENT and "sync" in instruction.modifiers) or is_warp_barrier(instruction)
 
 
 def is_warp_barrier(instruction: Instruction) -> bool:
@@ -278,5 +278,3 @@ def _may_wait(instruction: Instruction) -> bool:
     if instruction.opcode == "ld":
         return not {"volatile", "relaxed", "acquire"}.isdisjoint(instruction.modifiers)
     return instruction.opcode == "atom" and "shared" not in instruction.modifiers
-
-

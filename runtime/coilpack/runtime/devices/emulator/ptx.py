@@ -175,5 +175,11 @@ class PtxModule:
 # Bytes of each type; predicates have no memory form.
 TYPE_BYTES = {
     **{f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)},
-    **{"b128": 16, "f16": 2, "bf16": 2, "f16x2": 4, "bf16x2": 4, "f32": 4, "f64": 8},
+    "b128": 16,
+    "f16": 2,
+    "bf16": 2,
+    "f16x2": 4,
+    "bf16x2": 4,
+    "f32": 4,
+    "f64": 8,
 }

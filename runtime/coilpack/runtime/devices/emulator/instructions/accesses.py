@@ -9,7 +9,16 @@ from coilpack.runtime.devices.emulator.code import DTYPES, Array, Mask, Operatio
 from coilpack.runtime.devices.emulator.frame import Frame
 from coilpack.runtime.devices.emulator.instructions.transfer import address_of, read, space_of, split_generic, write
 from coilpack.runtime.devices.emulator.instructions.types import Build, data_type
-from coilpack.runtime.devices.emulator.ptx import TYPE_BYTES, Address, Immediate, Instruction, Operand, Register, Symbol, Vector
+from coilpack.runtime.devices.emulator.ptx import (
+    TYPE_BYTES,
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Symbol,
+    Vector,
+)
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:
@@ -60,7 +69,9 @@ def _load_parameter(builder: Builder, i: Instruction) -> Operation:
     items = _items(i.operands[0])
     dtype, begin = DTYPES[kind], start + operand.offset
     if operand.offset < 0 or operand.offset + dtype.itemsize * len(items) > size or begin % dtype.itemsize:
-        problem = f"it reads {dtype.itemsize * len(items)} bytes at offset {operand.offset} of a parameter of {size} bytes"
+        problem = (
+            f"it reads {dtype.itemsize * len(items)} bytes at offset {operand.offset} of a parameter of {size} bytes"
+        )
         raise builder.unsupported(problem)
     slots = [builder.write(item, kind) for item in items]
 

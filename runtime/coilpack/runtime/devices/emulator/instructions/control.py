@@ -38,7 +38,9 @@ def _call(builder: Builder, i: Instruction) -> Operation:
 
     def run(frame: Frame, mask: Mask) -> None:
         first = 0 if mask is None else int(np.flatnonzero(mask)[0])
-        values = [int(np.broadcast_to(frame.slots[slot], frame.shape).flat[first]) for slot in slots if slot is not None]
+        values = [
+            int(np.broadcast_to(frame.slots[slot], frame.shape).flat[first]) for slot in slots if slot is not None
+        ]
         message, file, function = (_text(frame, values[n]) for n in (0, 1, 3))
         raise frame.fail(i, f"the assertion `{message}` failed ({file}:{values[2]}, {function})", mask)
 

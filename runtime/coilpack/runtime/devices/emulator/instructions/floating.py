@@ -140,7 +140,7 @@ def _divide(builder: Builder, i: Instruction) -> Operation:
 
 
 def _extreme(quiet: np.ufunc, spreading: np.ufunc, *, greatest: bool) -> Build:
-    """min and max: a number wins over a NaN, unless `.NaN` says that it spreads."""
+    """Min and max: a number wins over a NaN, unless `.NaN` says that it spreads."""
 
     def build(builder: Builder, i: Instruction) -> Operation:
         function = floats.zero_aware(spreading if "NaN" in i.modifiers else quiet, greatest=greatest)
@@ -154,7 +154,7 @@ def _extreme(quiet: np.ufunc, spreading: np.ufunc, *, greatest: bool) -> Build:
 
 
 def _sign_bit(clear: int) -> Build:
-    """abs and neg of any value, NaNs included, by the sign bit."""
+    """Abs and neg of any value, NaNs included, by the sign bit."""
 
     def build(builder: Builder, i: Instruction) -> Operation:
         kind = _kind(i)

@@ -73,7 +73,9 @@ def _permute(builder: Builder, i: Instruction) -> Operation:
         result = np.uint32(0)
         for byte in range(4):
             choice = (selector >> np.uint32(4 * byte)) & np.uint32(15)
-            value = ((both >> ((choice & np.uint32(7)) * np.uint32(8)).astype(np.uint64)) & np.uint64(0xFF)).astype("u4")
+            value = ((both >> ((choice & np.uint32(7)) * np.uint32(8)).astype(np.uint64)) & np.uint64(0xFF)).astype(
+                "u4"
+            )
             signs = np.where(value & np.uint32(0x80), np.uint32(0xFF), np.uint32(0))
             value = np.where(choice & np.uint32(8), signs, value)
             result = result | (value << np.uint32(8 * byte))
@@ -280,7 +282,7 @@ def _set_predicate(builder: Builder, i: Instruction) -> Operation:
 
 
 def _set_two(builder: Builder, i: Instruction) -> Operation:
-    """setp of two packed values: one predicate for each."""
+    """Setp of two packed values: one predicate for each."""
     kind, target = data_type(i), i.operands[0]
     if not isinstance(target, Pair) or any(m in _COMBINE for m in i.modifiers[1:]):
         raise builder.unsupported("a packed comparison needs two predicates and combines with none")

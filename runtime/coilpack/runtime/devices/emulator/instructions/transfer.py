@@ -50,9 +50,7 @@ def address_of(builder: Builder, operand: Operand) -> AddressOf:
     return run
 
 
-def split_generic(
-    frame: Frame, addresses: Array, mask: Mask
-) -> list[tuple[str, Array, Mask]]:
+def split_generic(frame: Frame, addresses: Array, mask: Mask) -> list[tuple[str, Array, Mask]]:
     """Sorts generic addresses by state space: (space, addresses within it, threads)."""
     window = addresses >> np.uint64(56)
     within = addresses & np.uint64((1 << 56) - 1)
@@ -70,9 +68,7 @@ def split_generic(
     return parts
 
 
-def read(
-    frame: Frame, i: Instruction, space: str, addresses: Array, width: int, count: int, mask: Mask
-) -> Array:
+def read(frame: Frame, i: Instruction, space: str, addresses: Array, width: int, count: int, mask: Mask) -> Array:
     """Reads `count` neighbouring values of `width` bytes for each address; the last axis counts them."""
     size = width * count
     if space == "global":
@@ -88,9 +84,7 @@ def read(
     return source.reshape(-1, count).take(index, axis=0)
 
 
-def write(
-    frame: Frame, i: Instruction, space: str, addresses: Array, values: Array, mask: Mask
-) -> None:
+def write(frame: Frame, i: Instruction, space: str, addresses: Array, values: Array, mask: Mask) -> None:
     """Writes values, whose last axis counts neighbours; where addresses are equal, the last thread wins."""
     width, count = values.dtype.itemsize, values.shape[-1]
     size = width * count
