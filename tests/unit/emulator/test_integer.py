@@ -128,3 +128,35 @@ def test_24_bit_products(machine):
     assert_same(got, apply(lambda x, y: x * y, "int32", *low), a, b)
     got = machine.elementwise("mul24.hi.s32 %d, %a, %b;", [a, b], "int32")
     assert_same(got, apply(lambda x, y: (x * y) >> 16, "int32", *low), a, b)
+
+
+@pytest.mark.parametrize(("name", "sign"), [("add", 1), ("sub", -1)])
+def test_carries(machine, name, sign):
+    """Numbers of 64 bits by halves, and what is carried beyond."""
+    a, b = pairs("uint64")
+    code = f"""
+        mov.b64 {{%al, %ah}}, %a; mov.b64 {{%bl, %bh}}, %b;
+        {name}.cc.u32 %al, %al, %bl; {name}c.cc.u32 %ah, %ah, %bh; {name}c.u32 %bl, 0, 0;
+        and.b32 %bl, %bl, 0xFF; shl.b32 %bl, %bl, 1; xor.b32 %ah, %ah, %bl; mov.b64 %d, {{%al, %ah}};"""
+    got = machine.elementwise(code, [a, b], "uint64", registers=".reg .b32 %al, %ah, %bl, %bh;")
+
+    def expected(x: int, y: int) -> int:
+        total = x + sign * y
+        over = sign * int(total < 0 or total >= 2**64) & 0xFF
+        return total ^ over << 33
+
+    assert_same(got, apply(expected, "uint64", a, b), a, b)
+
+
+def test_products_with_carries(machine):
+    """The upper half of a product of 64 bits, as compilers write it by 32-bit steps."""
+    a, b = pairs("uint64")
+    code = """
+        mov.b64 {%al, %ah}, %a; mov.b64 {%bl, %bh}, %b;
+        mul.hi.u32 %r, %al, %bl;
+        mad.lo.cc.u32 %r, %al, %bh, %r; madc.hi.u32 %s, %al, %bh, 0;
+        mad.lo.cc.u32 %r, %ah, %bl, %r; madc.hi.cc.u32 %s, %ah, %bl, %s; addc.u32 %t, 0, 0;
+        mad.lo.cc.u32 %s, %ah, %bh, %s; madc.hi.u32 %t, %ah, %bh, %t;
+        mov.b64 %d, {%s, %t};"""
+    got = machine.elementwise(code, [a, b], "uint64", registers=".reg .b32 %al, %ah, %bl, %bh, %r, %s, %t;")
+    assert_same(got, apply(lambda x, y: x * y >> 64, "uint64", a, b), a, b)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coilpack.runtime.devices.emulator.code import DTYPES, FULL, Array, Code, Dims, Mask, Operation
+from coilpack.runtime.devices.emulator.code import DTYPES, FULL, Array, Code, Dims, Mask, Operation, RegisterInfo
 from coilpack.runtime.devices.emulator.ptx import Immediate, Instruction, Negated, Operand, Register, Symbol
 from coilpack.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from coilpack.runtime.devices.emulator.frame import Frame
 
-_WIDTHS = {"b8": 8, "b16": 16, "b32": 32, "b64": 64, "pred": 1}
+CARRY = "%CC.CF"  # the flag that .cc instructions write and addc, subc and madc read
 # Special registers and what they depend on.
 SPECIALS: dict[str, Dims] = {
     **{f"%tid.{axis}": (False, True) for axis in "xyz"},
@@ -52,9 +52,10 @@ class Builder:
         parameters: Mapping[str, tuple[int, int]],
     ) -> None:
         self.code = code
-        self.types, self.dims, self.is_read = types, dims, read
+        self.dims, self.is_read = dims, read
         self.symbols, self.parameters = symbols, parameters
         self.instruction: Instruction
+        self.types = {**types, CARRY: "pred"}
         self.arguments: dict[str, int] = {}  # slot of the value stored to each argument of a call
         self._registers: dict[str, int] = {}
         self._slots: dict[tuple[str, str], int] = {}
@@ -83,8 +84,6 @@ class Builder:
         key = (name, kind)
         if key not in self._slots:
             if name not in self._registers:
-                from coilpack.runtime.devices.emulator.code import RegisterInfo
-
                 self._registers[name] = len(self.code.registers)
                 self.code.registers.append(RegisterInfo(self.bits(name), self.dims.get(name, FULL)))
             self._slots[key] = self._new_slot()

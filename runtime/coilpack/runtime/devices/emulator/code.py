@@ -1,8 +1,8 @@
 """A compiled kernel: blocks of operations over slots, and the builder that instruction tables write it with.
 
-Registers are arrays over (CTA, thread). A register that is written once, unconditionally, from values that do not depend
-on the thread (or the CTA) is kept as one row (or column), which broadcasts. Operations read and write *slots*: views of
-a register as one type, made once for each chunk of CTAs.
+Registers are arrays over (CTA, thread). A register that is written once, unconditionally, from values that do not
+depend on the thread (or the CTA) is kept as one row (or column), which broadcasts. Operations read and write *slots*:
+views of a register as one type, made once for each chunk of CTAs.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Code:
         constants: slot → array.
         specials: slot → name of a special register.
         blocks: in order of the text.
-        shared: name → offset of shared variables; `shared_bytes` in all, then the dynamic part from `dynamic_shared` on.
+        shared: name → offset of shared variables; `shared_bytes` in all, then the dynamic part.
         local_bytes: of each thread.
         repeats_on_memory: some loop reads memory that others may change, so its CTAs must run together.
     """

@@ -18,7 +18,7 @@ from coilpack.runtime.devices.emulator.frame import WARP, Checks, Frame, Launche
 from coilpack.runtime.devices.emulator.memory import Memory, Region
 from coilpack.runtime.devices.emulator.parser import parse_ptx
 from coilpack.runtime.devices.emulator.program import compile_entry, parameter_layout
-from coilpack.runtime.devices.emulator.ptx import TYPE_BYTES, Entry, PtxModule, Variable
+from coilpack.runtime.devices.emulator.ptx import TYPE_BYTES, Entry, Immediate, PtxModule, Variable
 from coilpack.runtime.errors import InputError, NotFoundError, TargetMismatchError
 from coilpack.schemas import wire
 
@@ -115,7 +115,7 @@ def _initialize(memory: Memory, region: Region, variable: Variable, addresses: d
     size = TYPE_BYTES[variable.type]
     values = bytearray()
     for item in variable.initial:
-        if hasattr(item, "value"):
+        if isinstance(item, Immediate):
             if item.bits:
                 dtype = {"f16": "f2", "f32": "f4", "f64": "f8"}.get(variable.type, f"f{item.bits // 8}")
                 values += np.array(item.value, dtype).tobytes()

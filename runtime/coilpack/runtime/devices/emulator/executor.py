@@ -52,8 +52,8 @@ class Executor:
             self._noted = self.frame.progress
             self._deadline = self.executed + self.frame.launched.checks.no_progress
         elif self.executed > self._deadline:
-            instruction = (block.instructions or [block.leave.instruction if block.leave else None])[0]
-            where = f" near line {instruction.line}: `{instruction.text}`" if instruction else ""
+            instruction = block.instructions[0]
+            where = f" near line {instruction.line}: `{instruction.text}`"
             raise DeviceError(
                 f"kernel {self.code.name}: no progress: {self.frame.launched.checks.no_progress} instructions without "
                 f"a store, a barrier or an exit; it loops{where} (block {number}). A kernel whose CTAs wait for one "

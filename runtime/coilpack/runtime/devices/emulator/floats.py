@@ -25,7 +25,7 @@ def flush(values: Array) -> Array:
     return np.where(exponent == 0, bits & np.uint32(0x80000000), bits).view(np.float32)
 
 
-def saturate(values: Array) -> Array:
+def saturate(values: Array) -> Any:
     """Into [0, 1]; a NaN becomes 0 (`.sat`)."""
     clipped = np.clip(values, values.dtype.type(0), values.dtype.type(1))
     return np.where(np.isnan(values), values.dtype.type(0), clipped) + values.dtype.type(0)

@@ -63,13 +63,13 @@ class Space:
         self.stride = -(-nbytes // 16) * 16
         self.bytes = np.zeros(rows * self.stride, np.uint8)
         self.views = {size: self.bytes.view(f"u{size}") for size in (1, 2, 4, 8)}
-        self.written = np.zeros(rows * self.stride, np.uint8) if tracked else None
-        self.written_views = {size: self.written.view(f"u{size}") for size in (1, 2, 4, 8)} if tracked else {}
+        self.written = np.zeros(len(self.bytes) if tracked else 0, np.uint8)
+        self.written_views = {size: self.written.view(f"u{size}") for size in (1, 2, 4, 8)}
+        self.tracked = tracked
 
     def clear(self) -> None:
         """Forgets what was written, for the next chunk."""
-        if self.written is not None:
-            self.written[:] = 0
+        self.written[:] = 0
 
 
 class Frame:
@@ -303,7 +303,7 @@ class Frame:
         """Index of a thread, from the index into addresses that may be the same for all threads or CTAs."""
         if addresses.ndim < 2 or addresses.shape == self.shape:
             return at
-        cta, lane = divmod(at, addresses.shape[1])
+        cta, lane = divmod(at, int(addresses.shape[1]))
         return cta * self.lanes + lane
 
     def _misaligned(self, i: Instruction, addresses: Array, size: int, mask: Mask) -> None:
@@ -335,14 +335,12 @@ class Frame:
 
     def check_written(self, i: Instruction, space: Space, index: Array, size: int, mask: Mask) -> None:
         """Raises for a read of shared memory that holds nothing yet."""
-        if space.written is None:
+        if not space.tracked:
             return
         unit = min(size, 8)
         flags = space.written_views[unit]
-        if size > unit:
-            found = flags.reshape(-1, size // unit).take(index, axis=0).min(axis=-1)
-        else:
-            found = flags.take(index)
+        wide = size > unit
+        found = flags.reshape(-1, size // unit).take(index, axis=0).min(axis=-1) if wide else flags.take(index)
         good = flags.dtype.type(int.from_bytes(bytes([1] * unit), "little"))
         if (found != good).any():
             at = int(np.flatnonzero((found != good).ravel())[0])
@@ -353,7 +351,7 @@ class Frame:
 
     def mark_written(self, space: Space, index: Array, size: int) -> None:
         """Notes a write to shared memory."""
-        if space.written is not None:
+        if space.tracked:
             unit = min(size, 8)
             flags = space.written_views[unit]
             target = flags if size == unit else flags.reshape(-1, size // unit)

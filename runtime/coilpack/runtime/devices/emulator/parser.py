@@ -45,7 +45,7 @@ def parse_ptx(text: str, *, file: str = "PTX") -> PtxModule:
         InvalidFileError: it is not PTX; the message has line, column and the text there.
     """
     try:
-        items = _grammar().parse(text)
+        items: Any = _grammar().parse(text)  # what the transformer returns, no tree
     except UnexpectedInput as error:
         found = repr(str(error.token)) if isinstance(error, UnexpectedToken) else "what stands here"
         line = next(itertools.islice(text.splitlines(), max(error.line - 1, 0), None), "").strip()
@@ -122,7 +122,7 @@ class _Builder(Transformer[Token, Any]):
             base, offset = Symbol(base.name), base.offset + offset
         return Address(base, offset)
 
-    def list(self, items: list[Any]) -> Arguments:
+    def arguments(self, items: list[Any]) -> Arguments:
         return Arguments(tuple(items))
 
     # --- statements ---
@@ -152,7 +152,7 @@ class _Builder(Transformer[Token, Any]):
 
     def register_declaration(self, items: list[Any]) -> dict[str, str]:
         attributes = dict(items[1:-1])
-        return dict.fromkeys(items[-1], attributes.get("type", ""))
+        return dict.fromkeys(items[-1], str(attributes.get("type", "")))
 
     def attribute(self, items: list[Any]) -> tuple[str, Any]:
         kind = items[0].type
@@ -210,7 +210,7 @@ class _Builder(Transformer[Token, Any]):
     def entry(self, items: list[Any]) -> _RawEntry:
         name = next(item for item in items if isinstance(item, Token) and item.type == "NAME")
         *lists, body = (item for item in items if isinstance(item, list))
-        bounds = dict(item for item in items if isinstance(item, tuple))
+        bounds: dict[str, tuple[int, ...]] = dict(item for item in items if isinstance(item, tuple))
         return _RawEntry(name, lists[0] if lists else [], bounds, body)
 
     def version(self, items: list[Any]) -> tuple[str, str]:
@@ -235,7 +235,7 @@ def _integer(token: str) -> int:
 
 
 def _module(items: list[Any], text: str, file: str) -> PtxModule:
-    header = dict(item for item in items if isinstance(item, tuple) and not isinstance(item, _RawEntry))
+    header: dict[str, str] = dict(item for item in items if isinstance(item, tuple) and not isinstance(item, _RawEntry))
     variables = tuple(v for item in items if isinstance(item, list) for v in item)
     entries: dict[str, Entry] = {}
     for item in items:
@@ -252,7 +252,7 @@ def _entry(raw: _RawEntry, text: str) -> Entry:
     required = raw.bounds.get("reqntid")
     most = required or raw.bounds.get("maxntid")
     threads = functools.reduce(int.__mul__, most) if most else None
-    block = (*required, 1, 1)[:3] if required else None
+    x, y, z = (*(required or ()), 1, 1, 1)[:3]
     return Entry(
         str(raw.name),
         tuple(raw.parameters),
@@ -260,7 +260,7 @@ def _entry(raw: _RawEntry, text: str) -> Entry:
         tuple(flat.variables),
         tuple(flat.body),
         threads,
-        block,
+        (x, y, z) if required else None,
         raw.name.line or 0,
     )
 
@@ -293,15 +293,36 @@ class _Flattener:
 
     def _instruction(self, raw: _RawInstruction, names: dict[str, str]) -> Instruction:
         operands, guard = raw.operands, raw.guard
-        if names:
-            operands = tuple(_rename(operand, names) for operand in operands)
-            if guard:
-                guard = Guard(_rename(guard.register, names), guard.negated)  # type: ignore[arg-type]
+        operands = tuple(self._resolve(operand, names) for operand in operands)
+        if guard and guard.register.name in names:
+            guard = Guard(Register(names[guard.register.name]), guard.negated)
         source = " ".join(self.text[raw.start : raw.end].split())
         return Instruction(str(raw.name), operands, guard, raw.name.line or 0, raw.name.column or 0, source)
 
+    def _resolve(self, operand: Operand, names: dict[str, str]) -> Operand:
+        """The operand with the names of its block; a name without % that was declared as a register is one."""
+        match operand:
+            case Register(name):
+                return Register(names[name]) if name in names else operand
+            case Symbol(name, offset):
+                name = names.get(name, name)
+                return Register(name) if name in self.registers or name == "_" else Symbol(name, offset)
+            case Address(base, offset):
+                return Address(self._resolve(base, names), offset)
+            case Vector(items):
+                return Vector(tuple(self._resolve(item, names) for item in items))
+            case Arguments(items):
+                return Arguments(tuple(self._resolve(item, names) for item in items))
+            case Negated(register):
+                return Negated(Register(names.get(register.name, register.name)))
+            case Pair(first, second):
+                return Pair(*(Register(names.get(one.name, one.name)) for one in (first, second)))
+            case _:
+                return operand
+
 
 def _declared(block: list[Any]) -> Iterator[str]:
+    """Names that the statements of a block declare."""
     for statement in block:
         if isinstance(statement, dict):
             yield from statement
@@ -317,23 +338,3 @@ def _renamed(variable: Variable, names: dict[str, str]) -> Variable:
     return Variable(
         names[variable.name], variable.space, variable.type, variable.count, variable.alignment, variable.initial
     )
-
-
-def _rename(operand: Operand, names: dict[str, str]) -> Operand:
-    match operand:
-        case Register(name):
-            return Register(names[name]) if name in names else operand
-        case Symbol(name, offset):
-            return Symbol(names[name], offset) if name in names else operand
-        case Address(base, offset):
-            return Address(_rename(base, names), offset)
-        case Vector(items):
-            return Vector(tuple(_rename(item, names) for item in items))
-        case Arguments(items):
-            return Arguments(tuple(_rename(item, names) for item in items))
-        case Negated(register):
-            return Negated(_rename(register, names))  # type: ignore[arg-type]
-        case Pair(first, second):
-            return Pair(_rename(first, names), _rename(second, names))  # type: ignore[arg-type]
-        case _:
-            return operand

@@ -158,6 +158,8 @@ def _dims(instructions: Sequence[Instruction]) -> dict[str, Dims]:
 
 def is_pure(instruction: Instruction) -> bool:
     """Whether its result is a function of its registers alone."""
+    if instruction.opcode in ("addc", "subc", "madc") or "cc" in instruction.modifiers:
+        return False  # the carry flag is between them
     return instruction.opcode in PURE or instruction.name.startswith("ld.param")
 
 

@@ -42,9 +42,8 @@ TABLE: dict[str, Build] = {
 }
 # Instructions whose first operand is not a result.
 NO_RESULT = frozenset(
-    ("st", "red", "bar", "barrier", "bra", "ret", "exit", "trap", "brkpt", "cp", "call", "membar", "fence", "prefetch")
-    + ("stmatrix", "nanosleep", "prefetchu", "discard", "applypriority", "pmevent", "griddepcontrol")
-)
+    ("st", "red", "bar", "barrier", "bra", "ret", "exit", "trap", "brkpt", "cp", "call", "membar", "fence", "pmevent")
+) | {"prefetch", "prefetchu", "stmatrix", "nanosleep", "discard", "applypriority", "griddepcontrol"}
 # Instructions that, with `.sync`, all threads of a warp execute together.
 CONVERGENT = frozenset(("shfl", "vote", "match", "redux", "mma", "ldmatrix", "stmatrix", "movmatrix"))
 

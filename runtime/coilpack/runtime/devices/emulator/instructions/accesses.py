@@ -112,7 +112,7 @@ def _store(builder: Builder, i: Instruction) -> Operation:
             return
         for place, within, threads in split_generic(frame, addresses, mask):
             chosen = values
-            if threads is not mask:
+            if threads is not None and threads is not mask:
                 every = np.broadcast_to(values, (*frame.shape, len(parts))) if mask is None else values
                 chosen = every[threads if mask is None else threads[mask]]
             write(frame, i, place, within, chosen, threads)

@@ -25,7 +25,7 @@ _OPERATIONS: dict[str, Update] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
-    "exch": lambda old, b: b,
+    "exch": lambda _, b: b,
     "cas": lambda old, b, c: np.where(old == b, c, old),
     "inc": lambda old, b: np.where(old >= b, old.dtype.type(0), old + old.dtype.type(1)),
     "dec": lambda old, b: np.where((old == 0) | (old > b), b, old - old.dtype.type(1)),
@@ -68,6 +68,7 @@ def _atomic(builder: Builder, i: Instruction) -> Operation:
         addresses = address(frame, threads)
         parts = split_generic(frame, addresses, threads) if space == "generic" else [(space, addresses, threads)]
         for place, within, chosen in parts:
+            assert chosen is not None
             values = [_chosen(frame, frame.slots[s], chosen) for s in sources]
             old = apply(frame, place, within, values, chosen)
             if result is not None:

@@ -91,10 +91,7 @@ def _conversion(builder: Builder, result: str, source: str, options: set[str]) -
     widen: Callable[[Array], Array] = floats.bf16_to_f32 if source == "bf16" else lambda a: a
     if "ftz" in options and source == "f32":
         widen = floats.flush
-    if result in FLOATING:
-        narrow = _between_floats(builder, result, source, options)
-    else:
-        narrow = _to_integer(result, source, options)
+    narrow = _between_floats(builder, result, options) if result in FLOATING else _to_integer(result, source, options)
     return lambda a: narrow(widen(a))
 
 
@@ -154,7 +151,7 @@ def _to_integer(result: str, source: str, options: set[str]) -> Callable[[Array]
     return run
 
 
-def _between_floats(builder: Builder, result: str, source: str, options: set[str]) -> Callable[[Array], Any]:
+def _between_floats(builder: Builder, result: str, options: set[str]) -> Callable[[Array], Any]:
     """From f16, f32 or f64 (bf16 has been widened to f32) to any type."""
     rounding = next((_ROUND[m] for m in _ROUND if m in options), None)
     mode = _mode(options)
@@ -233,7 +230,8 @@ def _to_tf32(options: set[str]) -> Callable[[Array], Any]:
 def _fp8_type(name: str) -> np.dtype[Any]:
     import ml_dtypes  # only kernels with fp8 need it
 
-    return np.dtype(getattr(ml_dtypes, _FP8[name]))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _FP8[name]))
+    return found
 
 
 def _to_fp8(values: Array, name: str, options: set[str]) -> Array:
@@ -247,7 +245,8 @@ def _to_fp8(values: Array, name: str, options: set[str]) -> Array:
 
 def _join(low: Array, high: Array, bits: int, dtype: str) -> Array:
     wide = np.dtype(dtype)
-    return low.astype(wide) | (high.astype(wide) << wide.type(bits))
+    joined: Array = low.astype(wide) | (high.astype(wide) << wide.type(bits))
+    return joined
 
 
 def _convert_packed(builder: Builder, i: Instruction, result: str, source: str, options: set[str]) -> Operation:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from coilpack.runtime.devices.emulator.builder import Builder
-from coilpack.runtime.devices.emulator.code import DTYPES, Array, Operation
+from coilpack.runtime.devices.emulator.builder import CARRY, Builder, assign
+from coilpack.runtime.devices.emulator.code import DTYPES, Array, Mask, Operation
+from coilpack.runtime.devices.emulator.frame import Frame
 from coilpack.runtime.devices.emulator.instructions.types import Build, data_type
-from coilpack.runtime.devices.emulator.ptx import Instruction
+from coilpack.runtime.devices.emulator.ptx import Instruction, Register
 
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 
@@ -25,7 +26,7 @@ def _simple(function: np.ufunc) -> Build:
         if "sat" in i.modifiers:
             return _saturating(builder, i, function)
         if "cc" in i.modifiers:
-            raise builder.unsupported("carry flags are not implemented")
+            return _with_carry(builder, i)
         return builder.ufunc(i.operands[0], kind, function, _sources(builder, i, kind, kind))
 
     return build
@@ -36,7 +37,7 @@ def _saturating(builder: Builder, i: Instruction, function: np.ufunc) -> Operati
     wide = np.dtype(DTYPES[_WIDER[kind]])
     limits = np.iinfo(DTYPES[kind])
 
-    def run(a: Array, b: Array) -> Array:
+    def run(a: Array, b: Array) -> Any:
         return np.clip(function(a.astype(wide), b), limits.min, limits.max)
 
     return builder.elementwise(i.operands[0], kind, run, _sources(builder, i, kind, kind))
@@ -46,12 +47,13 @@ def _high(a: Array, b: Array) -> Array:
     """The upper half of a product."""
     if a.dtype.itemsize < 8:
         wide = np.dtype(f"{a.dtype.kind}{a.dtype.itemsize * 2}")
-        return (a.astype(wide) * b) >> (a.dtype.itemsize * 8)
+        product: Array = (a.astype(wide) * b) >> (a.dtype.itemsize * 8)
+        return product
     x, y = a.view(np.uint64), b.view(np.uint64)
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     x0, x1, y0, y1 = x & mask, x >> half, y & mask, y >> half
     middle = x1 * y0 + (x0 * y0 >> half)
-    high = x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & mask)) >> half)
+    high: Array = x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & mask)) >> half)
     if a.dtype.kind == "i":  # the unsigned product counts a negative factor as 2**64 more
         high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
     return high
@@ -75,8 +77,10 @@ def _multiply(builder: Builder, i: Instruction) -> Operation:
 
 def _multiply_add(builder: Builder, i: Instruction) -> Operation:
     kind, mode = data_type(i), i.modifiers[0]
-    if "sat" in i.modifiers or "cc" in i.modifiers:
-        raise builder.unsupported("saturation and carry of mad are not implemented")
+    if "cc" in i.modifiers:
+        return _with_carry(builder, i)
+    if "sat" in i.modifiers:
+        raise builder.unsupported("mad that saturates is not implemented")
     result = _WIDER[kind] if mode == "wide" else kind
     product = _product(mode, kind)
 
@@ -84,6 +88,37 @@ def _multiply_add(builder: Builder, i: Instruction) -> Operation:
         return product(a, b).astype(c.dtype, copy=False) + c
 
     return builder.elementwise(i.operands[0], result, run, _sources(builder, i, kind, kind, result))
+
+
+def _with_carry(builder: Builder, i: Instruction) -> Operation:
+    """Extended precision: `.cc` writes the carry (of a subtraction, the borrow); addc, subc and madc read it."""
+    bits = int(data_type(i)[1:])
+    kind = f"u{bits}"
+    dtype = DTYPES[kind].type
+    sources = [builder.read(operand, kind) for operand in i.operands[1:]]
+    flag = Register(CARRY)
+    old = builder.read(flag, "pred")
+    new = builder.write(flag, "pred") if "cc" in i.modifiers else None
+    result = builder.write(i.operands[0], kind)
+    reads, subtracts = i.opcode.endswith("c"), i.opcode.startswith("sub")
+    product = _product(i.modifiers[0], kind) if i.opcode.startswith("mad") else None
+
+    def run(frame: Frame, mask: Mask) -> None:
+        a, b, *c = (frame.slots[slot] for slot in sources)
+        carry = frame.slots[old].astype(dtype) if reads else dtype(0)
+        if product is not None:
+            a, b = product(a, b).astype(dtype), c[0]
+        if subtracts:
+            total = a - b - carry
+            over = (a < b) | ((a == b) & (carry != 0))
+        else:
+            total = a + b + carry
+            over = (total < a) | ((total == a) & (carry != 0) & (b != 0))
+        assign(frame.slots[result], total, mask)
+        if new is not None:
+            assign(frame.slots[new], over, mask)
+
+    return run
 
 
 def _multiply_24(builder: Builder, i: Instruction) -> Operation:
@@ -102,10 +137,8 @@ def _multiply_24(builder: Builder, i: Instruction) -> Operation:
 
 def _quotient(a: Array, b: Array) -> Array:
     """Truncated; of a division by zero all ones, as the hardware gives."""
-    if a.dtype.kind == "u":
-        result = np.floor_divide(a, b)
-    else:
-        result = np.floor_divide(a - np.fmod(a, b), b)
+    exact = a if a.dtype.kind == "u" else a - np.fmod(a, b)
+    result = np.floor_divide(exact, b)
     return np.where(b == 0, a.dtype.type(-1 if a.dtype.kind == "i" else np.iinfo(a.dtype).max), result)
 
 
@@ -172,6 +205,9 @@ TABLE: dict[str, Build] = {
     "sub": _simple(np.subtract),
     "mul": _multiply,
     "mad": _multiply_add,
+    "addc": _with_carry,
+    "subc": _with_carry,
+    "madc": _with_carry,
     "mul24": _multiply_24,
     "mad24": _multiply_24,
     "div": _binary(_quotient),

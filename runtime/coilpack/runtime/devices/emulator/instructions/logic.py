@@ -20,17 +20,9 @@ _AMOUNT = "u32"  # shifts and positions, whatever the type
 def _bitwise(function: np.ufunc) -> Build:
     def build(builder: Builder, i: Instruction) -> Operation:
         kind = data_type(i)
-        sources: list[int] = []
-        for operand in i.operands[1:]:
-            sources.append(builder.read(operand, kind))
-        return builder.ufunc(i.operands[0], kind, function, sources)
+        return builder.ufunc(i.operands[0], kind, function, [builder.read(operand, kind) for operand in i.operands[1:]])
 
     return build
-
-
-def _not(builder: Builder, i: Instruction) -> Operation:
-    kind = data_type(i)
-    return builder.elementwise(i.operands[0], kind, np.invert, [builder.read(i.operands[1], kind)])
 
 
 def _shift(function: np.ufunc) -> Build:
@@ -70,7 +62,7 @@ def _permute(builder: Builder, i: Instruction) -> Operation:
 
     def run(a: Array, b: Array, selector: Array) -> Any:
         both = (b.astype(np.uint64) << np.uint64(32)) | a
-        result = np.uint32(0)
+        result: Any = np.uint32(0)
         for byte in range(4):
             choice = (selector >> np.uint32(4 * byte)) & np.uint32(15)
             value = ((both >> ((choice & np.uint32(7)) * np.uint32(8)).astype(np.uint64)) & np.uint64(0xFF)).astype(
@@ -149,6 +141,14 @@ def _reverse(a: Array) -> Array:
     return _REVERSED[np.ascontiguousarray(a)[..., None].view(np.uint8)].view(a.dtype)[..., 0].byteswap()
 
 
+def _unary(function: Callable[[Array], Any]) -> Build:
+    def build(builder: Builder, i: Instruction) -> Operation:
+        kind = data_type(i)
+        return builder.elementwise(i.operands[0], kind, function, [builder.read(i.operands[1], kind)])
+
+    return build
+
+
 def _leading_zeros(a: Array) -> Array:
     """Counts from the top; 32 or 64 for 0."""
     bits = a.dtype.itemsize * 8
@@ -202,8 +202,8 @@ def _bit_mask(builder: Builder, i: Instruction) -> Operation:
     wrap = "wrap" in i.modifiers
 
     def run(position: Array, length: Array) -> Any:
-        limit = (lambda v: v & np.uint32(31)) if wrap else (lambda v: np.minimum(v, np.uint32(32)))
-        p, n = (limit(v).astype(np.uint64) for v in (position, length))
+        both = (position, length)
+        p, n = ((v & np.uint32(31) if wrap else np.minimum(v, np.uint32(32))).astype(np.uint64) for v in both)
         return (((np.uint64(1) << n) - np.uint64(1)) << p).astype(np.uint32)
 
     return builder.elementwise(i.operands[0], "b32", run, [builder.read(o, "u32") for o in i.operands[1:]])
@@ -223,16 +223,18 @@ _COMPARE: dict[str, Callable[[Array, Array], Any]] = {
     "hi": np.greater,
     "hs": np.greater_equal,
 }
+
+
+def _opposite(compare: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Any]:
+    return lambda a, b: ~compare(a, b)
+
+
 _OPPOSITE = {"equ": "ne", "neu": "eq", "ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
 _FLOATING: dict[str, Callable[[Array, Array], Any]] = {
     **_COMPARE,
     "ne": lambda a, b: (a < b) | (a > b),
     "equ": lambda a, b: ~((a < b) | (a > b)),
-    **{
-        name: (lambda opposite: lambda a, b: ~opposite(a, b))(_COMPARE[other])
-        for name, other in _OPPOSITE.items()
-        if name != "equ"
-    },
+    **{name: _opposite(_COMPARE[other]) for name, other in _OPPOSITE.items() if name != "equ"},
     "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
     "nan": lambda a, b: np.isnan(a) | np.isnan(b),
 }
@@ -347,17 +349,15 @@ TABLE: dict[str, Build] = {
     "and": _bitwise(np.bitwise_and),
     "or": _bitwise(np.bitwise_or),
     "xor": _bitwise(np.bitwise_xor),
-    "not": _not,
-    "cnot": lambda b, i: b.elementwise(
-        i.operands[0], data_type(i), lambda a: (a == 0).astype(a.dtype), [b.read(i.operands[1], data_type(i))]
-    ),
+    "not": _unary(np.invert),
+    "cnot": _unary(lambda a: (a == 0).astype(a.dtype)),
     "shl": _shift(np.left_shift),
     "shr": _shift(np.right_shift),
     "shf": _funnel,
     "prmt": _permute,
     "bfe": _extract,
     "bfi": _insert,
-    "brev": lambda b, i: b.elementwise(i.operands[0], data_type(i), _reverse, [b.read(i.operands[1], data_type(i))]),
+    "brev": _unary(_reverse),
     "clz": _to_u32(_leading_zeros),
     "popc": _to_u32(lambda a: np.bitwise_count(a)),
     "bfind": _find_top,

@@ -38,7 +38,8 @@ def _fp8(name: str) -> Callable[[Array], Array]:
     def value(raw: Array) -> Array:
         import ml_dtypes  # only kernels with fp8 need it
 
-        return raw.view(np.dtype(getattr(ml_dtypes, name))).astype(np.float32)
+        numbers: Array = raw.view(np.dtype(getattr(ml_dtypes, name))).astype(np.float32)
+        return numbers
 
     return value
 
@@ -71,7 +72,7 @@ class _Fragment(NamedTuple):
 
 
 def _factor(rows: int, depth: int, bits: int, *, left: bool) -> _Fragment:
-    """The fragment of a left factor (rows × depth) or of a right one (depth × rows)."""
+    """The fragment of a left factor (rows by depth) or of a right one (depth by rows)."""
     per = max(32 // bits, 1)
     groups = rows // 8
     registers = groups * depth // (4 * per)
@@ -92,7 +93,7 @@ def _accumulator(rows: int, columns: int) -> Index:
 
 
 def _gather(frame: Frame, slots: list[int], dtype: str) -> Array:
-    """The registers of each warp side by side: (warp, lane × register × part), viewed as `dtype`."""
+    """The registers of each warp side by side: (warp, then lane, register and part), viewed as `dtype`."""
     first = frame.slots[slots[0]]
     values = np.empty((frame.ctas, frame.lanes, len(slots)), first.dtype)
     for number, slot in enumerate(slots):
@@ -160,7 +161,7 @@ _RESULT = {"f32": "f4", "f16": "f2", "f64": "f8", "s32": "i4"}
 _ADD = {"f32": _add_floats, "f64": _add_floats, "f16": _add_halves, "s32": _add_integers}
 
 
-# --- matrices of 8 × 8 values of 16 bits ---
+# --- matrices of 8 by 8 values of 16 bits ---
 
 
 def _count(i: Instruction) -> int:

@@ -72,14 +72,16 @@ def _shuffle(builder: Builder, i: Instruction) -> Operation:
 def _members(frame: Frame, mask: Mask, members: int) -> Array:
     """Threads that take part and that the member mask names."""
     named = (warps(frame, frame.slots[members]) & _BITS) != 0
-    return active(frame, mask) & named
+    here: Array = active(frame, mask) & named
+    return here
 
 
 def _ballot(chosen: Array) -> Array:
-    return np.where(chosen, _BITS, np.uint32(0)).sum(axis=1, dtype=np.uint32)[:, None]
+    bits: Array = np.where(chosen, _BITS, np.uint32(0)).sum(axis=1, dtype=np.uint32)
+    return bits[:, None]
 
 
-_VOTES: dict[str, Callable[[Array, Array], Array]] = {
+_VOTES: dict[str, Callable[[Array, Array], Any]] = {
     "all": lambda p, here: (p | ~here).all(axis=1, keepdims=True),
     "any": lambda p, here: (p & here).any(axis=1, keepdims=True),
     "uni": lambda p, here: (p | ~here).all(axis=1, keepdims=True) | ~(p & here).any(axis=1, keepdims=True),
