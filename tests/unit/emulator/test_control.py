@@ -191,3 +191,28 @@ def test_an_empty_grid_does_nothing(emulated):
     assert run(emulated, "mov.u32 %d, 1;", grid=1, block=32) == [1] * 32
     out = emulated.run(kernel("mov.u32 %d, 1;"), [np.zeros(4, np.uint32)], grid=(0, 1, 1))[0]
     assert out.tolist() == [0] * 4
+
+
+def test_calls(machine):
+    """A function with a result, a branch and a return in the middle, called twice."""
+    function = """
+    .func (.param .b32 result) halve(.param .b32 number, .param .b32 least) {
+        .reg .pred %p; .reg .b32 %r<3>;
+        ld.param.b32 %r0, [number]; ld.param.b32 %r1, [least];
+        setp.lt.u32 %p, %r0, %r1;
+        @%p bra SMALL;
+        shr.u32 %r2, %r0, 1; st.param.b32 [result+0], %r2; ret;
+        SMALL: st.param.b32 [result+0], %r0;
+        ret;
+    }"""
+    call = """{{
+        .param .b32 a; st.param.b32 [a+0], {given}; .param .b32 b; st.param.b32 [b+0], {least}; .param .b32 back;
+        call.uni (back), halve, (a, b);
+        ld.param.b32 %v, [back+0]; }}"""
+    code = f"mov.u32 %i, 40; {call.format(given='%t', least='%i')} {call.format(given='%v', least=10)} mov.u32 %d, %v;"
+
+    def expected(t: int) -> int:
+        once = t // 2 if t >= 40 else t
+        return once // 2 if once >= 10 else once
+
+    assert run(machine, code, shared=function) == [expected(t) for t in range(64)]

@@ -56,7 +56,6 @@ class Builder:
         self.symbols, self.parameters = symbols, parameters
         self.instruction: Instruction
         self.types = {**types, CARRY: "pred"}
-        self.arguments: dict[str, int] = {}  # slot of the value stored to each argument of a call
         self._registers: dict[str, int] = {}
         self._slots: dict[tuple[str, str], int] = {}
         self._constants: dict[tuple[bytes, str], int] = {}

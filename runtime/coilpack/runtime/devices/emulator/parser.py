@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Mapping
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from lark import Lark, LarkError, Token, Transformer, UnexpectedInput, UnexpectedToken
 
+from coilpack.runtime.devices.emulator.flatten import Flattener, RawEntry, RawFunction, RawInstruction
 from coilpack.runtime.devices.emulator.ptx import (
     TYPE_BYTES,
     Address,
@@ -18,10 +19,8 @@ from coilpack.runtime.devices.emulator.ptx import (
     Entry,
     Guard,
     Immediate,
-    Instruction,
     Label,
     Negated,
-    Operand,
     Pair,
     PtxModule,
     Register,
@@ -60,21 +59,6 @@ def parse_ptx(text: str, *, file: str = "PTX") -> PtxModule:
 def _grammar() -> Lark:
     source = resources.files(__package__).joinpath("ptx_grammar.lark").read_text("utf-8")
     return Lark(source, parser="lalr", transformer=_Builder(), maybe_placeholders=False)
-
-
-class _RawInstruction(NamedTuple):
-    name: Token
-    operands: tuple[Operand, ...]
-    guard: Guard | None
-    start: int
-    end: int
-
-
-class _RawEntry(NamedTuple):
-    name: Token
-    parameters: list[Variable]
-    bounds: dict[str, tuple[int, ...]]
-    body: list[Any]
 
 
 class _Builder(Transformer[Token, Any]):
@@ -130,10 +114,10 @@ class _Builder(Transformer[Token, Any]):
     def guard(self, items: list[Any]) -> tuple[Guard, int]:
         return Guard(Register(str(items[-1])), len(items) > 1), items[-1].start_pos - len(items)
 
-    def instruction(self, items: list[Any]) -> _RawInstruction:
+    def instruction(self, items: list[Any]) -> RawInstruction:
         guard, start = items[0] if isinstance(items[0], tuple) else (None, items[0].start_pos)
         name, *operands, end = items if guard is None else items[1:]
-        return _RawInstruction(name, tuple(operands), guard, start, end.end_pos)
+        return RawInstruction(name, tuple(operands), guard, start, end.end_pos)
 
     def label(self, items: list[Any]) -> Label:
         return Label(str(items[0]))
@@ -207,11 +191,19 @@ class _Builder(Transformer[Token, Any]):
     def bound(self, items: list[Any]) -> tuple[str, tuple[int, ...]]:
         return str(items[0])[1:], tuple(_integer(item) for item in items[1:])
 
-    def entry(self, items: list[Any]) -> _RawEntry:
+    def entry(self, items: list[Any]) -> RawEntry:
         name = next(item for item in items if isinstance(item, Token) and item.type == "NAME")
         *lists, body = (item for item in items if isinstance(item, list))
         bounds: dict[str, tuple[int, ...]] = dict(item for item in items if isinstance(item, tuple))
-        return _RawEntry(name, lists[0] if lists else [], bounds, body)
+        return RawEntry(name, lists[0] if lists else [], bounds, body)
+
+    def function(self, items: list[Any]) -> RawFunction | None:
+        """A device function; None for a declaration without a body."""
+        at = next(n for n, item in enumerate(items) if isinstance(item, Token) and item.type == "NAME")
+        before, after = ([item for item in part if isinstance(item, list)] for part in (items[:at], items[at + 1 :]))
+        if not after or (after[-1] and isinstance(after[-1][0], Variable)) or not after[-1]:
+            return None
+        return RawFunction(items[at], before[0] if before else [], after[0] if len(after) > 1 else [], after[-1])
 
     def version(self, items: list[Any]) -> tuple[str, str]:
         return "version", str(items[0])
@@ -220,9 +212,9 @@ class _Builder(Transformer[Token, Any]):
         return "target", str(items[0])
 
     def ignored(self, _: list[Any]) -> None:
-        """What says nothing to an executor; device functions too: a call of one is refused where it stands."""
+        """What says nothing to an executor."""
 
-    pragma = function = ignored
+    pragma = ignored
 
     def start(self, items: list[Any]) -> list[Any]:
         return items
@@ -235,19 +227,22 @@ def _integer(token: str) -> int:
 
 
 def _module(items: list[Any], text: str, file: str) -> PtxModule:
-    header: dict[str, str] = dict(item for item in items if isinstance(item, tuple) and not isinstance(item, _RawEntry))
+    header: dict[str, str] = dict(
+        item for item in items if isinstance(item, tuple) and not isinstance(item, (RawEntry, RawFunction))
+    )
     variables = tuple(v for item in items if isinstance(item, list) for v in item)
+    functions = {str(item.name): item for item in items if isinstance(item, RawFunction)}
     entries: dict[str, Entry] = {}
     for item in items:
-        if isinstance(item, _RawEntry):
+        if isinstance(item, RawEntry):
             if item.name in entries:
                 raise InvalidFileError(file, f"line {item.name.line}", f"the entry {str(item.name)!r} is defined twice")
-            entries[str(item.name)] = _entry(item, text)
+            entries[str(item.name)] = _entry(item, text, functions)
     return PtxModule(header.get("version", ""), header.get("target", ""), variables, entries)
 
 
-def _entry(raw: _RawEntry, text: str) -> Entry:
-    flat = _Flattener(text)
+def _entry(raw: RawEntry, text: str, functions: Mapping[str, RawFunction]) -> Entry:
+    flat = Flattener(text, functions)
     flat.add(raw.body, {})
     required = raw.bounds.get("reqntid")
     most = required or raw.bounds.get("maxntid")
@@ -262,79 +257,4 @@ def _entry(raw: _RawEntry, text: str) -> Entry:
         threads,
         (x, y, z) if required else None,
         raw.name.line or 0,
-    )
-
-
-class _Flattener:
-    """Takes the statements out of nested blocks; names that a block declares get a suffix of its own."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.registers: dict[str, str] = {}
-        self.variables: list[Variable] = []
-        self.body: list[Instruction | Label] = []
-        self._blocks = itertools.count(1)
-
-    def add(self, block: list[Any], outer: dict[str, str], suffix: str = "") -> None:
-        names = dict(outer)
-        if suffix:
-            names |= {name: f"{name}{suffix}" for name in _declared(block)}
-        for statement in block:
-            if isinstance(statement, _RawInstruction):
-                self.body.append(self._instruction(statement, names))
-            elif isinstance(statement, Label):
-                self.body.append(Label(names.get(statement.name, statement.name)))
-            elif isinstance(statement, dict):
-                self.registers |= {names.get(name, name): type_ for name, type_ in statement.items()}
-            elif isinstance(statement, list) and statement and isinstance(statement[0], Variable):
-                self.variables += [_renamed(variable, names) for variable in statement]
-            elif isinstance(statement, list):
-                self.add(statement, names, f"#{next(self._blocks)}")
-
-    def _instruction(self, raw: _RawInstruction, names: dict[str, str]) -> Instruction:
-        operands, guard = raw.operands, raw.guard
-        operands = tuple(self._resolve(operand, names) for operand in operands)
-        if guard and guard.register.name in names:
-            guard = Guard(Register(names[guard.register.name]), guard.negated)
-        source = " ".join(self.text[raw.start : raw.end].split())
-        return Instruction(str(raw.name), operands, guard, raw.name.line or 0, raw.name.column or 0, source)
-
-    def _resolve(self, operand: Operand, names: dict[str, str]) -> Operand:
-        """The operand with the names of its block; a name without % that was declared as a register is one."""
-        match operand:
-            case Register(name):
-                return Register(names[name]) if name in names else operand
-            case Symbol(name, offset):
-                name = names.get(name, name)
-                return Register(name) if name in self.registers or name == "_" else Symbol(name, offset)
-            case Address(base, offset):
-                return Address(self._resolve(base, names), offset)
-            case Vector(items):
-                return Vector(tuple(self._resolve(item, names) for item in items))
-            case Arguments(items):
-                return Arguments(tuple(self._resolve(item, names) for item in items))
-            case Negated(register):
-                return Negated(Register(names.get(register.name, register.name)))
-            case Pair(first, second):
-                return Pair(*(Register(names.get(one.name, one.name)) for one in (first, second)))
-            case _:
-                return operand
-
-
-def _declared(block: list[Any]) -> Iterator[str]:
-    """Names that the statements of a block declare."""
-    for statement in block:
-        if isinstance(statement, dict):
-            yield from statement
-        elif isinstance(statement, Label):
-            yield statement.name
-        elif isinstance(statement, list):
-            yield from (item.name for item in statement if isinstance(item, Variable))
-
-
-def _renamed(variable: Variable, names: dict[str, str]) -> Variable:
-    if variable.name not in names:
-        return variable
-    return Variable(
-        names[variable.name], variable.space, variable.type, variable.count, variable.alignment, variable.initial
     )

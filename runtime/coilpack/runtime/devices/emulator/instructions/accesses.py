@@ -92,7 +92,7 @@ def _store(builder: Builder, i: Instruction) -> Operation:
     if type_ == "b128":
         raise builder.unsupported("values of 128 bits are not implemented")
     if space == "param":
-        return _store_argument(builder, i)
+        raise builder.unsupported("arguments that are no numbers are not implemented")
     kind = f"u{TYPE_BYTES[type_] * 8}"
     slots = [builder.read(item, kind) for item in _items(i.operands[1])]
     address, dtype = address_of(builder, i.operands[0]), DTYPES[kind]
@@ -118,15 +118,6 @@ def _store(builder: Builder, i: Instruction) -> Operation:
             write(frame, i, place, within, chosen, threads)
 
     return run
-
-
-def _store_argument(builder: Builder, i: Instruction) -> Operation:
-    """An argument of a call: the call reads the register that is stored here."""
-    place, value = i.operands
-    if not isinstance(place, Address) or not isinstance(place.base, Symbol) or isinstance(value, Vector):
-        raise builder.unsupported("an argument must be stored whole, under its name")
-    builder.arguments[place.base.name] = builder.read(value, f"u{TYPE_BYTES[data_type(i)] * 8}")
-    return _nothing(builder, i)
 
 
 def _nothing(_: Builder, __: Instruction) -> Operation:

@@ -8,9 +8,10 @@ from coilpack.runtime.devices.emulator.builder import Builder
 from coilpack.runtime.devices.emulator.code import Mask, Operation
 from coilpack.runtime.devices.emulator.frame import Frame
 from coilpack.runtime.devices.emulator.instructions.types import Build
-from coilpack.runtime.devices.emulator.ptx import Arguments, Instruction, Symbol
+from coilpack.runtime.devices.emulator.ptx import Arguments, Instruction, Register, Symbol
 
 _ASSERTION_ARGUMENTS = 4  # of `__assertfail`: message, file, line, function; the size of a character follows
+_LINE = 2
 
 
 def _nothing(_: Builder, __: Instruction) -> Operation | None:
@@ -32,17 +33,17 @@ def _call(builder: Builder, i: Instruction) -> Operation:
     if name != "__assertfail":
         raise builder.unsupported(f"a call of the function {name or '?'} is not implemented")
     given = next((o.items for o in i.operands if isinstance(o, Arguments)), ())
-    slots = [builder.arguments.get(item.name) for item in given if isinstance(item, Symbol)]
-    if len(slots) < _ASSERTION_ARGUMENTS or None in slots:
+    if len(given) < _ASSERTION_ARGUMENTS or not all(isinstance(item, Register) for item in given):
         raise builder.unsupported("the arguments of the assertion are not stored before it")
+    slots = [builder.read(item, "u32" if n == _LINE else "u64") for n, item in enumerate(given[:_ASSERTION_ARGUMENTS])]
 
     def run(frame: Frame, mask: Mask) -> None:
         first = 0 if mask is None else int(np.flatnonzero(mask)[0])
         values = [
             int(np.broadcast_to(frame.slots[slot], frame.shape).flat[first]) for slot in slots if slot is not None
         ]
-        message, file, function = (_text(frame, values[n]) for n in (0, 1, 3))
-        raise frame.fail(i, f"the assertion `{message}` failed ({file}:{values[2]}, {function})", mask)
+        message, file, function = (_text(frame, values[n]) for n in range(_ASSERTION_ARGUMENTS) if n != _LINE)
+        raise frame.fail(i, f"the assertion `{message}` failed ({file}:{values[_LINE]}, {function})", mask)
 
     return run
 
