@@ -10,8 +10,7 @@ from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache
 from coilpack.compiler.compile_target import TargetOptions, compile_target
 from coilpack.compiler.targets import parse_target
-from coilpack.compiler.weights import Weights
-from coilpack.runtime.package import write_package
+from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
 
 TARGET = "sm_80"  # one for the whole process: Inductor's caches hold the device; runs on every later one, too
@@ -35,10 +34,10 @@ def compile_in_process(
     )
 
 
-def write(bundle: TargetBundle, programs: dict[str, torch.export.ExportedProgram], path: Path) -> Path:
-    weights = Weights()
-    for program in programs.values():
-        weights.add_program(program)
-    found = {**weights.storages, **{name: c.storage(name) for name, c in bundle.constants.items()}}
-    write_package(path, bundle.program, bundle.executables, [found[s.name] for s in bundle.program.storages])
+def write(bundle: TargetBundle, path: Path) -> Path:
+    storages = []
+    for name, content in bundle.storages.items():
+        assert content.data is not None
+        storages.append(StorageData(name, content.dtype, content.shape, lambda data=content.data: [data]))
+    write_package(path, bundle.program, bundle.executables, storages)
     return path

@@ -60,6 +60,10 @@ def _floats(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape).to(dtype)
 
 
+def _two(*shape: int) -> tuple[torch.Tensor, ...]:
+    return tuple(_floats(*shape, dtype=torch.bfloat16) for _ in range(2))
+
+
 def _attention(mask: bool) -> Row:
     query, key, value = (_floats(1, 2, 32, 64, dtype=torch.float16) for _ in range(3))
     if not mask:
@@ -76,7 +80,7 @@ def _attention(mask: bool) -> Row:
 
 MODELS: dict[str, Callable[[], Row]] = {
     "pointwise": lambda: (Lambda(lambda x: x * x + 1), (_floats(4),)),
-    "pointwise_bf16": lambda: (Lambda(lambda x, y: torch.tanh(x) - y), (_floats(33, 5, dtype=torch.bfloat16),) * 2),
+    "pointwise_bf16": lambda: (Lambda(lambda x, y: torch.tanh(x) - y), _two(33, 5)),
     "integers": lambda: (Lambda(lambda x: (x // 3, x % 3, x > 2)), (torch.arange(-8, 8),)),
     "constant": lambda: (Lambda(lambda x: x + torch.tensor([1.0, 2.0, 3.0, 4.0])), (_floats(4),)),
     "softmax": lambda: (nn.Softmax(-1), (_floats(7, 300),)),
@@ -85,7 +89,7 @@ MODELS: dict[str, Callable[[], Row]] = {
     "cumsum": lambda: (Lambda(lambda x: x.cumsum(-1)), (_floats(3, 700),)),
     "gather": lambda: (Lambda(lambda x, i: x[i]), (_floats(10, 8), torch.tensor([3, -1, 0]))),
     "scatter_add": lambda: (
-        Lambda(lambda x, i: torch.zeros(10).scatter_add(0, i, x)),
+        Lambda(lambda x, i: torch.zeros(10, dtype=x.dtype).scatter_add(0, i, x)),
         (_floats(4), torch.tensor([1, 2, 1, 3])),
     ),
     "linear_bf16": lambda: (

@@ -34,6 +34,8 @@ def test_a_fused_expression_is_one_dispatch_with_an_output_of_its_own() -> None:
     (alloc,) = _operations(function, ir.Alloc)
     assert alloc.space is ir.AllocSpace.OUTPUT
     assert function.arena_nbytes == 0
+    source, target = (p for p in dispatch.kernel.parameters if isinstance(p, ir.PointerParameter))
+    assert (source.access, target.access) == (ir.Access.READ, ir.Access.WRITE)
 
 
 def test_kernels_are_named_after_function_ordinal_and_inductors_name() -> None:

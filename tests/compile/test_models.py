@@ -51,7 +51,7 @@ def test_the_compiled_model_computes_what_torch_computes(name, device, tmp_path)
     torch.manual_seed(0)
     module, inputs = models.MODELS[name]()
     programs = {"main": export(module, inputs)}
-    path = write(compile_in_process(programs), programs, tmp_path / "model.coil")
+    path = write(compile_in_process(programs), tmp_path / "model.coil")
     dtype = next((x.dtype for x in inputs if torch.is_floating_point(x)), torch.float32)
     with runtime.open(path, device=device.name) as program:
         for _ in range(2):  # twice: the second call finds the arena as the first left it

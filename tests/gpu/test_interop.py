@@ -22,10 +22,10 @@ def program(device):
 
 
 class StreamOf:
-    """A stream handle as an object with CUDA Python's protocol."""
+    """A stream handle as an object with CUDA Python's protocol; keeps the stream that it is of."""
 
-    def __init__(self, handle):
-        self.handle = handle
+    def __init__(self, handle, stream):
+        self.handle, self.stream = handle, stream
 
     def __cuda_stream__(self):
         return (0, self.handle)
@@ -83,7 +83,7 @@ def test_torch_streams(torch, program):
         for step in range(50):
             torch.cuda._sleep(20000)
             x.fill_(step)
-            y = torch.from_dlpack(program(x, function="dynamic", stream=StreamOf(stream.cuda_stream)))
+            y = torch.from_dlpack(program(x, function="dynamic", stream=StreamOf(stream.cuda_stream, stream)))
             z = torch.from_dlpack(program(x, function="dynamic"))  # on another stream than x: ordered by DLPack
             assert y.sum().item() == z.sum().item() == step * 1000
 
@@ -108,7 +108,7 @@ def test_cupy_in_and_out_of_a_program(cupy, program):
     np.testing.assert_array_equal(cupy.from_dlpack(result).get(), EXPECTED)
     np.testing.assert_array_equal(cupy.asarray(result).get(), EXPECTED)  # by the CUDA array interface
     stream = cupy.cuda.Stream(non_blocking=True)
-    np.testing.assert_array_equal(program(x, bias, stream=stream.ptr).numpy(), EXPECTED)
+    np.testing.assert_array_equal(program(x, bias, stream=StreamOf(stream.ptr, stream)).numpy(), EXPECTED)
 
 
 class OnlyInterface:

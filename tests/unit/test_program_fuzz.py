@@ -82,3 +82,13 @@ def test_memory_is_bounded_by_the_file() -> None:
             assert tracemalloc.get_traced_memory()[1] - before <= 10 * len(data) + BASE_BYTES
     finally:
         tracemalloc.stop()
+
+
+def test_memory_of_a_large_program() -> None:
+    data = encode_program(large_program())
+    decode_program(data)
+    tracemalloc.start()
+    decode_program(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 6 * len(data)

@@ -46,7 +46,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(example: Example, folder: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
     if example.language == "python":
         subprocess.run([sys.executable, "-c", example.body], cwd=folder, env=environment, check=True)
         return

@@ -1,7 +1,7 @@
 """What the compilation of one target yields, as one block of bytes: for the cache and between processes.
 
-A stored ZIP of `program.fb` (the program with this one target), `executables/*.cda1`, and for each tensor that Inductor
-added `constants/<n>` with its name, type and shape in `constants.json`.
+A stored ZIP of `program.fb` (the program with this one target), `executables/*.cda1`, `storages.json` (name, type,
+shape and SHA-256 of each storage) and, for storages whose bytes are nowhere else, `storages/<n>`.
 """
 
 from __future__ import annotations
@@ -10,37 +10,36 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InvalidFileError
-from coilpack.runtime.package import StorageData
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.codec import decode_program, encode_program
 
-_PROGRAM, _CONSTANTS = "program.fb", "constants.json"
+_PROGRAM, _STORAGES = "program.fb", "storages.json"
 
 
 @dataclass(frozen=True)
-class Constant:
-    """A tensor that the compiler added to the weights: type, shape, and its row-major bytes."""
+class StorageContent:
+    """A storage of the program: type and shape under which it is listed, the SHA-256 of its bytes, and these.
+
+    `data` is None where the bytes are found elsewhere by their digest, as in the `.pt2` that was compiled.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
-    data: bytes
-
-    def storage(self, name: str) -> StorageData:
-        """It as a storage of the package."""
-        return StorageData(name, self.dtype, self.shape, lambda: [self.data])
+    digest: str
+    data: bytes | None
 
 
 @dataclass(frozen=True)
 class TargetBundle:
-    """A program with one target, its executables by package entry, and its added constants by storage name."""
+    """A program with one target, its executables by package entry, and its storages by name."""
 
     program: ir.Program
     executables: Mapping[str, bytes]
-    constants: Mapping[str, Constant] = field(default_factory=dict)
+    storages: Mapping[str, StorageContent]
 
     def to_bytes(self) -> bytes:
         """The bundle as one block."""
@@ -49,10 +48,11 @@ class TargetBundle:
             archive.writestr(_PROGRAM, encode_program(self.program))
             for entry, data in self.executables.items():
                 archive.writestr(entry, data)
-            listing = [[name, c.dtype.name, list(c.shape)] for name, c in self.constants.items()]
-            archive.writestr(_CONSTANTS, json.dumps(listing))
-            for number, constant in enumerate(self.constants.values()):
-                archive.writestr(f"constants/{number}", constant.data)
+            listing = [[name, s.dtype.name, s.shape, s.digest] for name, s in self.storages.items()]
+            archive.writestr(_STORAGES, json.dumps(listing))
+            for number, storage in enumerate(self.storages.values()):
+                if storage.data is not None:
+                    archive.writestr(f"storages/{number}", storage.data)
         return buffer.getvalue()
 
     @classmethod
@@ -63,10 +63,15 @@ class TargetBundle:
                 program = decode_program(archive.read(_PROGRAM), file=f"{what}/{_PROGRAM}")
                 entries = [image.entry for target in program.targets for image in target.images]
                 executables = {entry: archive.read(entry) for entry in entries}
-                constants = {
-                    name: Constant(DType[dtype], tuple(shape), archive.read(f"constants/{number}"))
-                    for number, (name, dtype, shape) in enumerate(json.loads(archive.read(_CONSTANTS)))
+                names = set(archive.namelist())
+                storages = {
+                    name: StorageContent(
+                        DType[dtype], tuple(shape), digest, archive.read(entry) if entry in names else None
+                    )
+                    for entry, (name, dtype, shape, digest) in (
+                        (f"storages/{number}", row) for number, row in enumerate(json.loads(archive.read(_STORAGES)))
+                    )
                 }
         except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
             raise InvalidFileError(what, "", f"it is not a compiled target ({error})") from error
-        return cls(program, executables, constants)
+        return cls(program, executables, storages)

@@ -6,27 +6,26 @@ Runs in a process of its own for each target, because Inductor bakes the device 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from coilpack.compiler import PRODUCER
-from coilpack.compiler.bundle import Constant, TargetBundle
+from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache
 from coilpack.compiler.capture.build_function import BoundKernel, WeightRef, build_function, tensor_type
 from coilpack.compiler.capture.choices import StaticChoices
-from coilpack.compiler.capture.host_graph import CapturedKernel, HostGraph, run_inductor
+from coilpack.compiler.capture.host_graph import CapturedKernel, run_inductor
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.capture.retrace import retrace
+from coilpack.compiler.kernels.access import parameter_access
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
 from coilpack.compiler.kernels.source import KernelSource
 from coilpack.compiler.passes.plan_memory import PlanMemory
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
-from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.executable import BindingFlags, Executable, Export, write_executable
 from coilpack.runtime.executable.names import unique_kernel_names
@@ -59,19 +58,28 @@ def compile_target(
     jobs: int,
     cache: Cache | None,
     progress: Progress,
+    elsewhere: frozenset[str] = frozenset(),
 ) -> TargetBundle:
     """Compiles the functions `programs` for `target`.
+
+    Args:
+        programs: by function name.
+        target: the architecture.
+        options: what else decides the code.
+        jobs: kernels to compile at once.
+        cache: where kernels are kept; None for nowhere.
+        progress: called with short messages.
+        elsewhere: digests of contents that the bundle need not hold; see `Weights`.
 
     Raises:
         UnsupportedError: something cannot be lowered; names the operation and its source line.
         CoilpackError: kernels cannot be compiled.
     """
     torch.set_float32_matmul_precision(options.float32_matmul_precision)
-    weights = Weights()
+    weights = Weights(elsewhere)
     functions: list[ir.Function] = []
     kernels: list[ir.Kernel] = []
     compiled: list[LoweredKernel] = []
-    constants: dict[str, Constant] = {}
     compiler = KernelCompiler(
         target,
         ptx_version=options.ptx_version,
@@ -81,12 +89,10 @@ def compile_target(
     )
     with target_device(target), compiler:
         for name, program in programs.items():
-            references = weights.add_program(program)
-            captured = _Function(name, program, references, options, compiler, progress).compile()
+            captured = _Function(name, program, weights, options, compiler, progress).compile()
             functions.append(captured.function)
             kernels.extend(captured.kernels)
             compiled.extend(captured.compiled)
-            constants.update(captured.constants)
     images = tuple(
         ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in options.image_kinds
     )
@@ -98,7 +104,7 @@ def compile_target(
         storages=tuple(sorted(used, key=lambda s: s.name)),
         targets=(ir.Target(target.ptx_name, images, tuple(kernels), tuple(functions)),),
     )
-    return TargetBundle(program_ir, executables, constants)
+    return TargetBundle(program_ir, executables, {s.name: weights.storages[s.name] for s in program_ir.storages})
 
 
 @dataclass
@@ -108,7 +114,6 @@ class _Compiled:
     function: ir.Function
     kernels: list[ir.Kernel]
     compiled: list[LoweredKernel]
-    constants: dict[str, Constant] = field(default_factory=dict)
 
 
 @dataclass
@@ -117,7 +122,7 @@ class _Function:
 
     name: str
     program: torch.export.ExportedProgram
-    weights: Mapping[str, WeightRef]
+    weights: Weights
     options: TargetOptions
     compiler: KernelCompiler
     progress: Progress
@@ -159,23 +164,18 @@ class _Function:
         for made in compiled:
             _check_launch(made)
         bound = {
-            k.name: BoundKernel(_kernel(name, k, c), tuple(p.name for p in c.parameters))
+            k.name: BoundKernel(_kernel(name, c), tuple(p.name for p in c.parameters))
             for k, name, c in zip(captured, names, compiled, strict=True)
         }
-        constants = self._constants(host)
-        function = build_function(
-            signature,
-            host,
-            bindings,
-            {n: WeightRef(ir.Storage(s, len(c.data)), 0) for n, (s, c) in constants.items()},
-            bound,
-        )
+        constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
+        function = build_function(signature, host, bindings, constants, bound)
         planned = PlanMemory().run(function)
-        return _Compiled(planned, [b.kernel for b in bound.values()], compiled, dict(constants.values()))
+        return _Compiled(planned, [b.kernel for b in bound.values()], compiled)
 
     def _interface(self, program: torch.export.ExportedProgram) -> tuple[ir.Signature, list[WeightRef | int]]:
         """The signature, and what each placeholder is: a weight, or an input by number."""
         signature = program.graph_signature
+        weights = self.weights.add_program(program)
         placeholders = {n.name: n.meta.get("val") for n in program.graph.find_nodes(op="placeholder")}
         inputs: list[ir.Argument] = []
         bindings: list[WeightRef | int] = []
@@ -189,8 +189,8 @@ class _Function:
                     )
                 bindings.append(len(inputs))
                 inputs.append(ir.Argument(spec.arg.name, tensor_type(value, f"input {spec.arg.name!r}")))
-            elif spec.target in self.weights:
-                bindings.append(self.weights[spec.target])
+            elif spec.target in weights:
+                bindings.append(weights[spec.target])
             else:
                 raise UnsupportedError(
                     f"input {spec.arg.name!r} of {self.name!r} is a {spec.kind.name.lower()}, not a tensor"
@@ -215,16 +215,6 @@ class _Function:
             arguments.append(ir.Argument("", tensor_type(value, f"output {number}")))
         return tuple(arguments)
 
-    def _constants(self, host: HostGraph) -> dict[str, tuple[str, Constant]]:
-        """Tensors that Inductor added: by their name in the host graph, the storage's name and content."""
-        found = {}
-        for name, tensor in host.constants.items():
-            cpu = tensor.detach().cpu().contiguous()
-            dtype = DType.from_numpy_name(str(cpu.dtype).removeprefix("torch."))
-            data = cpu.flatten().view(torch.uint8).numpy().tobytes()
-            found[name] = (f"{self.name}.{name}", Constant(dtype, tuple(cpu.shape), data))
-        return found
-
 
 def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:
     meta = kernel.tuner._create_compile_meta(kernel.config)
@@ -246,16 +236,15 @@ def _check_launch(kernel: LoweredKernel) -> None:
         raise UnsupportedError(f"kernel {kernel.kernel_name!r} needs {what}, which a package cannot ask for yet")
 
 
-def _kernel(export_name: str, captured: CapturedKernel, compiled: LoweredKernel) -> ir.Kernel:
-    """The kernel of the program; what is not written is only read."""
-
-    def parameter(p: Any) -> ir.KernelParameter:
-        if not p.is_pointer:
-            return ir.ScalarParameter(p.dtype)
-        access = ir.Access.READ | ir.Access.WRITE if p.name in captured.mutated else ir.Access.READ
-        return ir.PointerParameter(p.dtype, access, p.alignment)
-
-    return ir.Kernel(export_name, tuple(parameter(p) for p in compiled.parameters))
+def _kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
+    """The kernel of the program; a pointer that the code never follows counts as read."""
+    parameters: list[ir.KernelParameter] = [
+        ir.PointerParameter(parameter.dtype, access or ir.Access.READ, parameter.alignment)
+        if parameter.is_pointer
+        else ir.ScalarParameter(parameter.dtype)
+        for parameter, access in zip(compiled.parameters, parameter_access(compiled.ptx), strict=True)
+    ]
+    return ir.Kernel(export_name, tuple(parameters))
 
 
 def _executable(kind: ir.ImageKind, kernels: Sequence[ir.Kernel], compiled: Sequence[LoweredKernel]) -> bytes:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coilpack.compiler import PRODUCER
-from coilpack.compiler.bundle import TargetBundle
+from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory
+from coilpack.compiler.pt2 import Pt2File
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
 from coilpack.runtime.atomic import write_atomically
@@ -105,16 +106,14 @@ def compile_package(
     if not output.parent.is_dir():
         raise InputError(f"there is no folder {str(output.parent)!r} to write {output.name!r} into")
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
-        from coilpack.compiler import frontends
-
         exported = {}
-        for name, source in sources.items():
+        for number, (name, source) in enumerate(sources.items()):
             progress(f"{name}: reading {source}")
-            exported[name] = frontends.export_source(str(source), Path(scratch))
+            exported[name] = Pt2File.read(_exported(str(source), Path(scratch, f"{number}.pt2")))
         bundles, cached = _compile_targets(exported, targets, options, Path(scratch), progress)
         program = _merge([bundle.program for bundle in bundles])
         progress(f"writing {output}")
-        _EMITTERS[options.emit](exported, bundles, program, output)
+        _EMITTERS[options.emit](list(exported.values()), bundles, program, output)
     return CompileReport(output, output.stat().st_size, program, cached)
 
 
@@ -128,6 +127,21 @@ def _check(options: CompileOptions) -> list[Target]:
     if options.emit == "cda1" and (len(targets) > 1 or options.image == "both"):
         raise InputError("an executable holds one image kind of one target; name one target and ptx or cubin")
     return targets
+
+
+def _exported(source: str, target: Path) -> Path:
+    """The `.pt2` file behind a source: itself, or what a callable returns, exported as `target`."""
+    path, separator, name = source.rpartition(":")
+    if separator and path.endswith(".py"):
+        from coilpack.compiler.frontends import export_callable  # brings in torch, which a .pt2 does not need here
+
+        export_callable(Path(path), name, target)
+        return target
+    if not Path(source).is_file():
+        raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
+    if Path(source).suffix != ".pt2":
+        raise InputError(f"{source!r} is neither a .pt2 file nor module.py:callable")
+    return Path(source)
 
 
 def _merge(programs: Sequence[ir.Program]) -> ir.Program:
@@ -149,14 +163,16 @@ def _merge(programs: Sequence[ir.Program]) -> ir.Program:
 
 
 def _compile_targets(
-    exported: Mapping[str, Path], targets: Sequence[Target], options: CompileOptions, scratch: Path, progress: Progress
+    exported: Mapping[str, Pt2File],
+    targets: Sequence[Target],
+    options: CompileOptions,
+    scratch: Path,
+    progress: Progress,
 ) -> tuple[list[TargetBundle], tuple[str, ...]]:
     """The bundle of each target, from the cache or compiled, and which came from the cache."""
-    from coilpack.compiler import frontends
-
     jobs = options.jobs or len(os.sched_getaffinity(0))
     cache = Cache(options.cache) if options.cache else None
-    prints = {name: frontends.fingerprint(path) for name, path in exported.items()} if cache else {}
+    prints = {name: file.fingerprint for name, file in exported.items()}
     cached: queue.SimpleQueue[str] = queue.SimpleQueue()
     at_once = min(len(targets), jobs)
 
@@ -207,12 +223,18 @@ def _own_code() -> str:
 
 
 def _run_worker(
-    exported: Mapping[str, Path], target: Target, options: CompileOptions, jobs: int, scratch: Path, progress: Progress
+    exported: Mapping[str, Pt2File],
+    target: Target,
+    options: CompileOptions,
+    jobs: int,
+    scratch: Path,
+    progress: Progress,
 ) -> bytes:
     """Compiles one target in a process of its own; the bundle's bytes."""
     output = scratch / f"{target.name}.bundle"
     request = {
-        "programs": {name: str(path.resolve()) for name, path in exported.items()},
+        "programs": {name: str(file.path.resolve()) for name, file in exported.items()},
+        "elsewhere": sorted({digest for file in exported.values() for digest in file.digests.values()}),
         "target": target.name,
         "image_kinds": [kind.name for kind in _IMAGE_KINDS[options.image]],
         "ptx_version": options.ptx_version,
@@ -289,23 +311,25 @@ def _remote_error(message: Mapping[str, Any]) -> CoilpackError:
 
 
 def _emit_package(
-    exported: Mapping[str, Path], bundles: Sequence[TargetBundle], program: ir.Program, output: Path
+    exported: Sequence[Pt2File], bundles: Sequence[TargetBundle], program: ir.Program, output: Path
 ) -> None:
-    from coilpack.compiler.frontends import load_program
-    from coilpack.compiler.weights import Weights
-
-    weights = Weights()
-    for path in exported.values():
-        weights.add_program(load_program(path))
-    found: dict[str, StorageData] = dict(weights.storages)
-    for bundle in bundles:
-        found.update({name: constant.storage(name) for name, constant in bundle.constants.items()})
+    contents = {name: content for bundle in bundles for name, content in bundle.storages.items()}
+    storages = [_storage_data(storage.name, contents[storage.name], exported) for storage in program.storages]
     executables = {entry: data for bundle in bundles for entry, data in bundle.executables.items()}
-    write_package(output, program, executables, [found[storage.name] for storage in program.storages])
+    write_package(output, program, executables, storages)
+
+
+def _storage_data(name: str, content: StorageContent, exported: Sequence[Pt2File]) -> StorageData:
+    """A storage with its bytes: those in the bundle, or streamed from the file that holds them."""
+    data = content.data
+    if data is not None:
+        return StorageData(name, content.dtype, content.shape, lambda: [data])
+    found = next(filter(None, (file.content(content.digest) for file in exported)))
+    return StorageData(name, content.dtype, content.shape, found)
 
 
 def _emit_executable(
-    exported: Mapping[str, Path],  # noqa: ARG001
+    exported: Sequence[Pt2File],  # noqa: ARG001
     bundles: Sequence[TargetBundle],
     program: ir.Program,
     output: Path,
@@ -323,7 +347,7 @@ def _emit_executable(
 
 
 def _emit_text(
-    exported: Mapping[str, Path],  # noqa: ARG001
+    exported: Sequence[Pt2File],  # noqa: ARG001
     bundles: Sequence[TargetBundle],  # noqa: ARG001
     program: ir.Program,
     output: Path,
@@ -331,7 +355,7 @@ def _emit_text(
     write_atomically(output, print_program(program).encode())
 
 
-_EMITTERS: Mapping[Emit, Callable[[Mapping[str, Path], Sequence[TargetBundle], ir.Program, Path], None]] = {
+_EMITTERS: Mapping[Emit, Callable[[Sequence[Pt2File], Sequence[TargetBundle], ir.Program, Path], None]] = {
     "coil": _emit_package,
     "cda1": _emit_executable,
     "text": _emit_text,

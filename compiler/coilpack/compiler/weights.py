@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from coilpack.compiler.bundle import StorageContent
 from coilpack.compiler.capture.build_function import WeightRef
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
-from coilpack.runtime.package import StorageData
 from coilpack.runtime.program import ir
 
 
@@ -22,11 +22,15 @@ class Weights:
 
     Tensors that share memory share a storage, and so do tensors with equal bytes, whatever function they come from.
 
+    Args:
+        elsewhere: SHA-256 digests (hex) of contents that are on disk already; other contents are kept with the storage.
+
     Attributes:
-        storages: what goes into the package, by name.
+        storages: what was found, by name.
     """
 
-    storages: dict[str, StorageData] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+    storages: dict[str, StorageContent] = field(default_factory=dict)
     _by_content: dict[tuple[int, str], ir.Storage] = field(default_factory=dict)
     _by_address: dict[tuple[int, int], ir.Storage] = field(default_factory=dict)
     _alive: list[torch.Tensor] = field(default_factory=list)  # keeps addresses from being used again
@@ -38,9 +42,8 @@ class Weights:
             UnsupportedError: the tensor is not a plain CPU tensor.
         """
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or type(tensor).__name__ == "FakeTensor":
-            raise UnsupportedError(
-                f"weight {name!r} is a {tensor.layout} tensor on {tensor.device}; export it on the CPU"
-            )
+            kind = f"{tensor.layout} tensor on {tensor.device}"
+            raise UnsupportedError(f"weight {name!r} is a {kind}; export dense tensors on the CPU")
         memory = tensor.untyped_storage()
         address = (memory.data_ptr(), memory.nbytes())
         if address not in self._by_address:
@@ -57,12 +60,13 @@ class Weights:
 
     def _store(self, name: str, tensor: torch.Tensor) -> ir.Storage:
         view = _bytes_of(tensor)
-        content = (view.nbytes, hashlib.sha256(view).hexdigest())
+        digest = hashlib.sha256(view).hexdigest()
+        content = (view.nbytes, digest)
         if content not in self._by_content:
             unique = self._unique(name)
             self._by_content[content] = ir.Storage(unique, view.nbytes)
-            dtype, shape = _described(tensor, view.nbytes)
-            self.storages[unique] = StorageData(unique, dtype, shape, _chunks(tensor))
+            data = None if digest in self.elsewhere else bytes(view)
+            self.storages[unique] = StorageContent(*_described(tensor, view.nbytes), digest, data)
         return self._by_content[content]
 
     def _unique(self, name: str) -> str:
@@ -86,10 +90,3 @@ def _described(tensor: torch.Tensor, nbytes: int) -> tuple[DType, tuple[int, ...
     except KeyError:
         whole = False
     return (dtype, tuple(tensor.shape)) if whole else (DType.ui8, (nbytes,))
-
-
-def _chunks(tensor: torch.Tensor) -> Any:
-    def chunks() -> Iterable[memoryview]:
-        yield _bytes_of(tensor)
-
-    return chunks

@@ -34,6 +34,7 @@ def serve(request: dict[str, Any], out: TextIO) -> None:
         jobs=request["jobs"],
         cache=Cache(Path(request["cache"])) if request["cache"] else None,
         progress=progress,
+        elsewhere=frozenset(request["elsewhere"]),
     )
     Path(request["output"]).write_bytes(bundle.to_bytes())
 

@@ -255,6 +255,7 @@ def request_capsule(array: Any, stream: int | None, what: str) -> object:
     Raises:
         InputError: the library refuses, with its reason.
     """
+    stream = None if stream is None else int(stream)  # torch takes no subclass of int
     try:
         try:
             return array.__dlpack__(stream=stream, max_version=VERSION)

@@ -56,11 +56,6 @@ class CapturedKernel:
         """Argument names to Triton types, `constexpr` included, in declaration order."""
         return dict(self.tuner.triton_meta["signature"])
 
-    @property
-    def mutated(self) -> frozenset[str]:
-        """Names of pointer arguments that the kernel writes."""
-        return frozenset(self.tuner.mutated_arg_names)
-
 
 @dataclass
 class HostGraph:
@@ -183,13 +178,14 @@ class _Wrapper(compat.WrapperFxCodegen):
 
     def _generate(self, is_inference: bool) -> tuple[Any, None]:
         self.run_wrapper_ir_passes(is_inference)
+        untyped: Any = self  # torch's decorator hides from type checkers that `is_subgraph` is a property
         converter = _Converter(
             lines=self.lines,
             prologue="",
             graph_inputs=self.get_fx_graph_inputs(),
             graph_outputs=self.get_graph_outputs(),
             subgms=self.subgms,
-            is_subgraph=bool(self.is_subgraph),
+            is_subgraph=bool(untyped.is_subgraph),
         )
         converter.sink = self.capture_sink
         graph_module = converter.generate()

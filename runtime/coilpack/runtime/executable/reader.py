@@ -112,8 +112,6 @@ class _Reader:
 
     def _modules(self) -> tuple[tuple[bytes | memoryview, ...], tuple[ImageInfo, ...]]:
         count = self._count("modules", self.definition.ModulesLength(), wire.MAX_MODULES)
-        if not count:
-            raise self.fail("modules", "there are none; an executable has at least one image")
         modules, images = [], []
         for index in range(count):
             where = f"modules[{index}].ptx_image"

@@ -38,8 +38,8 @@ def write_executable(executable: Executable) -> bytes:
 
 
 def _check(executable: Executable, images: list[ImageInfo]) -> None:
-    if not 1 <= len(images) <= wire.MAX_MODULES:
-        raise InputError(f"{executable.file}: it has {len(images)} modules; it must have 1 to {wire.MAX_MODULES}")
+    if len(images) > wire.MAX_MODULES:
+        raise InputError(f"{executable.file}: it has {len(images)} modules; at most {wire.MAX_MODULES}")
     if len(executable.exports) > wire.MAX_EXPORTS:
         raise InputError(f"{executable.file}: it has {len(executable.exports)} exports; at most {wire.MAX_EXPORTS}")
     names: dict[str, int] = {}

@@ -15,7 +15,7 @@ from coilpack.runtime.package import layout
 from coilpack.runtime.package.archive import ArchiveReader, Entry
 from coilpack.runtime.package.safetensors import read_header
 from coilpack.runtime.program import ir
-from coilpack.runtime.program.codec import decode_program
+from coilpack.runtime.program.decode import decode_program
 
 
 class Package:

@@ -17,7 +17,6 @@ from coilpack.runtime.package import layout
 from coilpack.runtime.package.archive_writer import ArchiveWriter, Chunk, Zeros
 from coilpack.runtime.package.safetensors import pack_header
 from coilpack.runtime.program import ir
-from coilpack.runtime.program.codec import encode_program
 
 __all__ = ["StorageData", "Zeros", "write_package"]
 
@@ -69,6 +68,8 @@ def write_package(
         InputError: executables or storages are not those of the program, or have other sizes; the file cannot be
             written.
     """
+    from coilpack.runtime.program.encode import encode_program  # the generated code takes long to import
+
     _check_executables(program, executables)
     ordered = _ordered(program, storages)
     entries: dict[str, tuple[int, Iterable[Chunk], int]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -88,7 +88,7 @@ def _dtype(code: int) -> DType:
         fail(f"its code is {code}; known are 1 to {len(DType)}", ".element_type")
 
 
-def _each(name: str, rows: Sequence[tuple[Any, ...]], make: Callable[..., _T]) -> tuple[_T, ...]:
+def _each(name: str, rows: Iterable[tuple[Any, ...]], make: Callable[..., _T]) -> tuple[_T, ...]:
     """`make` of every row; problems get `.name[index]` in front."""
     made: list[_T] = []
     try:
@@ -109,7 +109,7 @@ class _TypeDecoder:
         self.expressions: list[Expr] = []
         self.types: dict[int, ir.TensorType] = {}
         self._sizes: list[tuple[int, int]] = []  # of each expression as a tree: nodes and depth
-        _each("expressions", list(reader.structs(expressions, wire.EXPR)), self._expression)
+        _each("expressions", reader.structs(expressions, wire.EXPR), self._expression)
 
     def _expression(self, value: int, lhs: int, rhs: int, kind: int) -> None:
         if kind == wire.EXPR_CONSTANT or kind == wire.EXPR_SYMBOL:
@@ -199,7 +199,7 @@ class _ProgramDecoder:
         self.reader.charge(layout.size * count)
         content = self.reader.data[start : start + layout.size * count]
         if content not in self._parameters:  # most kernels have the parameters of another
-            self._parameters[content] = _each("parameters", list(layout.iter_unpack(content)), _kernel_parameter)
+            self._parameters[content] = _each("parameters", layout.iter_unpack(content), _kernel_parameter)
         return ir.Kernel(export_name, self._parameters[content])
 
     def _function(
@@ -266,18 +266,17 @@ class _BodyDecoder:
         return self.values[index]
 
     def operations(self, at: int) -> tuple[ir.Operation, ...]:
-        rows = self.reader.rows(at, "Operation")
-        kinds = np.array([kind for kind, _, _ in rows], np.int64)
-        bodies = np.array([body for _, body, _ in rows], np.int64)
+        kinds, bodies, locations = self.reader.columns(at, "Operation")
+        where, which = np.array(bodies, np.int64), np.array(kinds, np.int64)
         fields = {
-            code: iter(self.reader.tables(bodies[kinds == code], kind.__name__))
+            code: self.reader.tables(where[which == code], kind.__name__)
             for code, kind in enumerate(wire.OPERATION_BODIES, 1)
         }
 
-        def make(kind: int, _body: int, location: str) -> ir.Operation:
+        def make(kind: int, location: str) -> ir.Operation:
             return _BODIES[kind - 1](self, next(fields[kind]), location)
 
-        return _each("operations", rows, make)
+        return _each("operations", zip(kinds, locations, strict=True), make)
 
     def _parameter(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         storage, byte_offset, type_ = fields

@@ -99,23 +99,31 @@ class Reader:
         """A vector of strings."""
         return self._texts(self._targets(at))
 
-    def rows(self, at: int, name: str) -> list[tuple[Any, ...]]:
+    def rows(self, at: int, name: str) -> Iterator[tuple[Any, ...]]:
         """A vector of tables: a tuple of their fields (as `wire.FIELDS` lists them) for each."""
         return self.tables(self._targets(at), name)
+
+    def columns(self, at: int, name: str) -> list[list[Any]]:
+        """A vector of tables: for each field a list of its values in all of them."""
+        return self._columns(self._targets(at), name)
 
     def row(self, table: int, name: str) -> tuple[Any, ...]:
         """The fields of one table."""
         self.charge(_ELEMENT_CHARGE)
         return self._row(table, name)
 
-    def tables(self, tables: Positions, name: str) -> list[tuple[Any, ...]]:
+    def tables(self, tables: Positions, name: str) -> Iterator[tuple[Any, ...]]:
         """The fields of the tables at those positions."""
+        return zip(*self._columns(tables, name), strict=True)
+
+    def _columns(self, tables: Positions, name: str) -> list[list[Any]]:
         self.charge(_ELEMENT_CHARGE * len(tables))
-        if len(tables) <= _FEW:
-            return [self._row(table, name) for table in tables.tolist()]
         kinds = wire.FIELDS[name].values()
+        if len(tables) <= _FEW:
+            rows = [self._row(table, name) for table in tables.tolist()]
+            return [[row[index] for row in rows] for index in range(len(kinds))]
         positions = self._field_positions(tables, len(kinds))
-        return list(zip(*(self._column(*item) for item in zip(positions, kinds, strict=True)), strict=True))
+        return [self._column(*item) for item in zip(positions, kinds, strict=True)]
 
     def _row(self, table: int, name: str) -> tuple[Any, ...]:
         data = self.data

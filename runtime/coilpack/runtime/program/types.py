@@ -35,8 +35,18 @@ class TypeFacts(NamedTuple):
     alignment: int
 
 
+class _ExprFacts(NamedTuple):
+    """An expression's value, if known, and its size as a tree."""
+
+    value: int | None
+    nodes: int
+    depth: int
+
+
 class TypeChecker:
     """Checks expressions and types that may use certain symbols, and remembers what it found.
+
+    It knows them again by identity, so they must live as long as it does.
 
     Args:
         symbols: the names that may occur.
@@ -46,10 +56,9 @@ class TypeChecker:
     def __init__(self, symbols: frozenset[str], sizes: Mapping[str, int] | None = None) -> None:
         self.symbols = symbols
         self.sizes = sizes
-        # By identity: hashing an expression or a type walks all of it. The object is kept with its entry, so that its
-        # identity stays its own.
-        self._values: dict[int, tuple[Expr, int | None]] = {}
-        self._types: dict[int, tuple[ir.TensorType, TypeFacts]] = {}
+        # By identity: hashing an expression or a type walks all of it.
+        self._expressions: dict[int, _ExprFacts] = {}
+        self._types: dict[int, TypeFacts] = {}
 
     def value(self, expr: Expr) -> int | None:
         """The checked value of an expression; None where it depends on symbols.
@@ -59,42 +68,41 @@ class TypeChecker:
         """
         if type(expr) is int:
             return expr if INT64_MIN <= expr <= INT64_MAX else _too_wide(expr)
-        known = self._values.get(id(expr))
-        if known is None:
-            known = self._values[id(expr)] = (expr, self._value(expr))
-        return known[1]
+        return self._facts(expr, 1).value
 
-    def _value(self, expr: Expr) -> int | None:
-        self._nodes, self._symbolic = 0, False
-        self._walk(expr, 1)
-        if self._symbolic and self.sizes is None:
-            return None
-        try:
-            value = evaluate(expr, self.sizes or {})
-        except ZeroDivisionError:
-            raise TypeProblemError("an expression divides by zero") from None
-        return value if INT64_MIN <= value <= INT64_MAX else _too_wide(value)
-
-    def _walk(self, expr: Expr, depth: int) -> None:
-        self._nodes += 1
-        if depth > MAX_EXPR_DEPTH:
+    def _facts(self, expr: Expr, level: int) -> _ExprFacts:
+        """The facts of an expression that stands `level` levels deep; each part is walked once, however often used."""
+        known = self._expressions.get(id(expr))
+        facts = self._walk(expr, level) if known is None else known
+        if level + facts.depth - 1 > MAX_EXPR_DEPTH:
             raise TypeProblemError(f"an expression is nested deeper than the limit of {MAX_EXPR_DEPTH}")
-        if self._nodes > MAX_EXPR_NODES:
+        if facts.nodes > MAX_EXPR_NODES:
             raise TypeProblemError(f"an expression has more operands than the limit of {MAX_EXPR_NODES}")
+        if known is None and facts.nodes > 1:
+            self._expressions[id(expr)] = facts
+        return facts
+
+    def _walk(self, expr: Expr, level: int) -> _ExprFacts:
+        if type(expr) is int:
+            return _ExprFacts(expr if INT64_MIN <= expr <= INT64_MAX else _too_wide(expr), 1, 1)
         if isinstance(expr, Symbol):
-            self._symbolic = True
             if expr.name not in self.symbols:
                 known = ", ".join(sorted(self.symbols)) or "none"
                 raise TypeProblemError(f"the signature has no symbol {expr.name!r}; it has: {known}")
-        elif isinstance(expr, Binary):
-            if expr.kind in (ExprKind.FLOORDIV, ExprKind.MOD) and expr.rhs == 0:
-                raise TypeProblemError("an expression divides by zero")
-            self._walk(expr.lhs, depth + 1)
-            self._walk(expr.rhs, depth + 1)
-        elif type(expr) is not int:
+            return _ExprFacts(self.sizes[expr.name] if self.sizes is not None else None, 1, 1)
+        if not isinstance(expr, Binary):
             raise TypeProblemError(f"{expr!r} is not an integer expression")
-        elif not INT64_MIN <= expr <= INT64_MAX:
-            _too_wide(expr)
+        if level >= MAX_EXPR_DEPTH:
+            raise TypeProblemError(f"an expression is nested deeper than the limit of {MAX_EXPR_DEPTH}")
+        lhs, rhs = self._facts(expr.lhs, level + 1), self._facts(expr.rhs, level + 1)
+        if rhs.value == 0 and expr.kind in (ExprKind.FLOORDIV, ExprKind.MOD):
+            raise TypeProblemError("an expression divides by zero")
+        value = None
+        if lhs.value is not None and rhs.value is not None:
+            value = evaluate(Binary(expr.kind, lhs.value, rhs.value), {})
+            if not INT64_MIN <= value <= INT64_MAX:
+                _too_wide(value)
+        return _ExprFacts(value, lhs.nodes + rhs.nodes + 1, max(lhs.depth, rhs.depth) + 1)
 
     def check(self, tensor: ir.TensorType) -> TypeFacts:
         """What is known of a type, which is checked first.
@@ -104,8 +112,8 @@ class TypeChecker:
         """
         known = self._types.get(id(tensor))
         if known is None:
-            known = self._types[id(tensor)] = (tensor, self._check(tensor))
-        return known[1]
+            known = self._types[id(tensor)] = self._check(tensor)
+        return known
 
     def _check(self, tensor: ir.TensorType) -> TypeFacts:
         rank = len(tensor.shape)
@@ -149,5 +157,4 @@ class TypeChecker:
 
 
 def _too_wide(value: int) -> NoReturn:
-    shown = str(value) if abs(value) < 2**256 else f"a number of {value.bit_length()} bits"
-    raise TypeProblemError(f"an expression is {shown}, which does not fit into a signed 64-bit integer")
+    raise TypeProblemError(f"an expression is {value}, which does not fit into a signed 64-bit integer")

@@ -95,6 +95,7 @@ class FunctionVerifier:
         """Checks the whole function."""
         function = self.function
         try:
+            self._texts()
             self._interface()
             for index, operation in enumerate(function.operations):
                 self.index = index
@@ -102,7 +103,6 @@ class FunctionVerifier:
                 if handler is None:
                     self.fail(f"{type(operation).__name__} is not an operation of the IR")
                 handler(self, operation)
-            self._texts()
         except TypeProblemError as error:
             self.fail(str(error))
 
@@ -127,14 +127,15 @@ class FunctionVerifier:
     # --- values ---
 
     def _define(self, value: ir.Value, memory: _Memory) -> None:
-        if value in self.memory:
-            self.fail(f"%{value.name} is defined twice")
         self.memory[value] = memory
 
     def _texts(self) -> None:
-        """Names of values and locations; all at once, as they are many and hardly ever wrong."""
-        self.index = -1
-        names = [value.name for value in self.memory]
+        """Names and locations, all at once: they are many and hardly ever wrong.
+
+        As names are unique, no value is defined twice.
+        """
+        names = [value.name for value in self.function.arguments]
+        names += [value.name for operation in self.function.operations for value in ir.results(operation)]
         if len(set(names)) < len(names) or not all(names):
             seen: set[str] = set()
             for name in names:
