@@ -154,3 +154,39 @@ def test_assertions_say_what_they_say():
         match=r"thread \(9, 0, 0\): the assertion `index out of bounds: 0 <= tmp4 < 10` failed \(model.py:17",
     ):
         machine.run(ptx, [np.zeros(1, np.uint32)], name="faulty")
+
+
+EXCHANGE = """
+    mad.lo.u32 %v, %t, 4, %s; st.shared.u32 [%v], %t;
+    {barrier}
+    xor.b32 %r0, %t, {other}; mad.lo.u32 %v, %r0, 4, %s; ld.shared.u32 %r1, [%v];
+    {second}
+    st.shared.u32 [%v], %r1;"""
+
+
+@pytest.fixture
+def strict():
+    return Machine(Emulator(checks=Checks(races=True), capacity=1 << 32))
+
+
+def test_a_missing_barrier(strict):
+    code = EXCHANGE.format(barrier="", other=32, second="bar.sync 0;")
+    what = "reads byte 0x80 of shared memory, which warp 1 wrote without a barrier between: a race"
+    fails(strict, code, r"`ld.shared.u32 %r1, \[%v\];`", r"CTA \(0, 0, 0\), thread \(0, 0, 0\)", what, block=64, size=192)
+
+
+def test_a_missing_barrier_before_writing(strict):
+    code = EXCHANGE.format(barrier="bar.sync 0;", other=32, second="xor.b32 %v, %v, 128;")
+    what = "writes byte 0x0 of shared memory, which warp 1 read without a barrier between: a race"
+    fails(strict, code, r"`st.shared.u32 \[%v\], %r1;`", what, block=64, size=192)
+
+
+def test_two_warps_that_write_one_place(strict):
+    fails(strict, "st.shared.u32 [%s], %t;", "writes byte 0x0 of shared memory, which warp 1 wrote", block=64, size=192)
+
+
+@pytest.mark.parametrize("other", [32, 1])
+def test_barriers_and_warps_in_step_are_no_races(strict, other):
+    barrier = "bar.sync 0;" if other == 32 else ""
+    code = EXCHANGE.format(barrier=barrier, other=other, second=barrier)
+    strict.run(kernel(code), [np.zeros(192, np.uint32)] * 2, grid=3, block=64, name="faulty")

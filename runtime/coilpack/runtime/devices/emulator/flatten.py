@@ -85,7 +85,7 @@ class Flattener:
             elif isinstance(statement, Label):
                 self.body.append(Label(names.get(statement.name, statement.name)))
             elif isinstance(statement, dict):
-                self.registers |= {names.get(name, name): type_ for name, type_ in statement.items()}
+                self.registers |= {str(names.get(name, name)): type_ for name, type_ in statement.items()}
             elif isinstance(statement, list) and statement and isinstance(statement[0], Variable):
                 for variable in statement:
                     self._declare(variable, names)

@@ -12,6 +12,7 @@ from coilpack.runtime.devices.base import LaunchConfig
 from coilpack.runtime.devices.emulator.code import DTYPES, Array, Code, Leave, Mask
 from coilpack.runtime.devices.emulator.memory import Memory
 from coilpack.runtime.devices.emulator.ptx import Instruction
+from coilpack.runtime.devices.emulator.races import SharedAccesses
 from coilpack.runtime.errors import DeviceError
 
 WARP = 32
@@ -107,6 +108,8 @@ class Frame:
         self.pending_arrivals = False
         self._shared_rows = np.arange(ctas, dtype=np.int64)[:, None] * self.shared.stride
         self._local_rows = np.arange(ctas * self.lanes, dtype=np.int64).reshape(self.shape) * self.local.stride
+        races = launched.checks.races and self.shared.stride > 0
+        self.races = SharedAccesses(self, self.shared.stride) if races else None
         self.start(first)
 
     def _bind(self) -> list[Array]:
@@ -127,6 +130,8 @@ class Frame:
         """Makes the frame stand for the CTAs from `first` on, before anything of theirs has run."""
         self.first = first
         self.shared.clear()
+        if self.races:
+            self.races.barrier()
         self.alive[:, : self.threads] = True
         self._arrived[:] = 0
         for slot, key in self.code.specials.items():
@@ -171,6 +176,8 @@ class Frame:
     def barrier_passed(self) -> None:
         """All threads of all CTAs have met at a barrier."""
         self.progress += 1
+        if self.races:
+            self.races.barrier()
 
     def arrive(self, leave: Leave, mask: Array) -> None:
         """Threads arrive at a barrier, and wait there if it says so."""
@@ -204,6 +211,8 @@ class Frame:
             if free.any():
                 self.blocked &= ~(waiting & free[:, None])
                 self._arrived[free, number] = 0
+                if self.races:
+                    self.races.barrier(free)
                 self.progress += 1
         self.any_blocked = bool(self.blocked.any())
         self.pending_arrivals = bool(self._arrived.any())

@@ -78,6 +78,8 @@ def read(frame: Frame, i: Instruction, space: str, addresses: Array, width: int,
         memory = frame.shared if space == "shared" else frame.local
         index = frame.space_index(i, memory, addresses, size, mask, writes=False)
         frame.check_written(i, memory, index, size, mask)
+        if frame.races and space == "shared":
+            frame.races.note(i, index, size, mask, writes=False)
         source = memory.views[width]
     if count == 1:
         return source.take(index)[..., None]
@@ -95,6 +97,8 @@ def write(frame: Frame, i: Instruction, space: str, addresses: Array, values: Ar
         memory = frame.shared if space == "shared" else frame.local
         index = frame.space_index(i, memory, addresses, size, mask, writes=True)
         frame.mark_written(memory, index, size)
+        if frame.races and space == "shared":
+            frame.races.note(i, index, size, mask, writes=True)
         target = memory.views[width]
     frame.progress += 1
     if index.shape != values.shape[:-1]:
