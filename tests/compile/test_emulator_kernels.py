@@ -161,7 +161,7 @@ def test_the_emulator_computes_what_torch_computes(name, tmp_path) -> None:
         torch.manual_seed(0)
         module, inputs = MODELS[name]()
         programs = {"main": export(module, inputs)}
-    path = write(compile_in_process(programs), programs, tmp_path / "model.coil")
+    path = write(compile_in_process(programs), tmp_path / "model.coil")
     with runtime.open(path, device="emulator") as program:
         outputs = program(*[x.contiguous() if x.dtype == BF16 else x.contiguous().numpy() for x in inputs])
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)

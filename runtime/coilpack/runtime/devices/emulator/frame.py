@@ -16,6 +16,7 @@ from coilpack.runtime.devices.emulator.races import SharedAccesses
 from coilpack.runtime.errors import DeviceError
 
 WARP = 32
+_LOOKS = 16  # at most, for whether all shared memory was written
 _BARRIERS = 16  # of a CTA (PTX ISA, bar)
 # Generic addresses of shared and local memory; host addresses lie far below.
 SHARED_WINDOW = 1 << 56
@@ -66,11 +67,22 @@ class Space:
         self.views = {size: self.bytes.view(f"u{size}") for size in (1, 2, 4, 8)}
         self.written = np.zeros(len(self.bytes) if tracked else 0, np.uint8)
         self.written_views = {size: self.written.view(f"u{size}") for size in (1, 2, 4, 8)}
-        self.tracked = tracked
+        self._tracked = self.tracked = tracked
+        self._rows = rows
+        self.clear()
 
     def clear(self) -> None:
         """Forgets what was written, for the next chunk."""
-        self.written[:] = 0
+        self.tracked, self._looks = self._tracked, _LOOKS
+        if self.tracked:
+            self.written[:] = 0
+            self.written.reshape(self._rows, self.stride)[:, self.nbytes :] = 1
+
+    def look(self) -> None:
+        """Stops tracking once everything was written. Called at barriers, where that is likely."""
+        if self.tracked and self._looks:
+            self._looks -= 1
+            self.tracked = not self.written.all()
 
 
 class Frame:
@@ -176,6 +188,7 @@ class Frame:
     def barrier_passed(self) -> None:
         """All threads of all CTAs have met at a barrier."""
         self.progress += 1
+        self.shared.look()
         if self.races:
             self.races.barrier()
 
@@ -325,7 +338,9 @@ class Frame:
         self, i: Instruction, space: Space, offsets: Array, size: int, mask: Mask, *, writes: bool
     ) -> Array:
         """Checks accesses to shared or local memory, given as offsets; returns the index in units of `size` bytes."""
-        if int(offsets.max()) + size > space.nbytes:
+        # The bits of all offsets together are no less than the largest: mostly that one number passes both checks.
+        bits = int(np.bitwise_or.reduce(offsets, axis=None))
+        if bits + size > space.nbytes and int(offsets.max()) + size > space.nbytes:
             limit = max(space.nbytes - size, -1)
             at = int(np.flatnonzero(offsets.ravel().astype(np.int64) > limit)[0])
             verb = "writes" if writes else "reads"
@@ -335,7 +350,7 @@ class Frame:
                 f"of which the {what} has {space.nbytes} bytes"
             )
             raise self.fail(i, problem, mask, self._position(offsets, at))
-        if size > 1 and int(np.bitwise_or.reduce(offsets, axis=None)) & (size - 1):
+        if bits & (size - 1):
             self._misaligned(i, offsets, size, mask)
         rows = self._shared_rows if space is self.shared else self._local_rows
         if mask is not None:
