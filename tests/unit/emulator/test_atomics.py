@@ -33,7 +33,8 @@ def kernel(operation: str, type_: str, targets: int, *, returns: bool, shared: b
         place = f"mov.u32 %sm, pool; mad.lo.u32 %sm, %i, {width}, %sm;"
         address, space = "[%sm]", "shared"
         before = f"""setp.lt.u32 %p, %t, {targets}; mad.wide.u32 %w, %t, {width}, %m; mov.u32 %u, pool;
-            mad.lo.u32 %u, %t, {width}, %u; @%p ld.global.b{8 * width} %a, [%w]; @%p st.shared.b{8 * width} [%u], %a; bar.sync 0;"""
+            mad.lo.u32 %u, %t, {width}, %u; @%p ld.global.b{8 * width} %a, [%w];
+            @%p st.shared.b{8 * width} [%u], %a; bar.sync 0;"""
         after = f"bar.sync 0; @%p ld.shared.b{8 * width} %a, [%u]; @%p st.global.b{8 * width} [%w], %a;"
     code = (
         f"atom.{space}.{operation}.{type_} %a, {address}, %b;"
@@ -45,7 +46,8 @@ def kernel(operation: str, type_: str, targets: int, *, returns: bool, shared: b
     .visible .entry k(.param .u64 memory, .param .u64 operands, .param .u64 old) {{
         .reg .pred %p; .reg .b32 %t, %i, %u, %sm; .reg .b64 %m, %o, %v, %w; .reg .b{8 * width} %a, %b;
         ld.param.u64 %m, [memory]; ld.param.u64 %v, [operands]; ld.param.u64 %o, [old];
-        mov.u32 %t, %tid.x; rem.u32 %i, %t, {targets}; mad.wide.u32 %v, %t, {width}, %v; ld.global.b{8 * width} %b, [%v];
+        mov.u32 %t, %tid.x; rem.u32 %i, %t, {targets}; mad.wide.u32 %v, %t, {width}, %v;
+        ld.global.b{8 * width} %b, [%v];
         {before} {place} {code} {store} {after} ret; }}"""
 
 

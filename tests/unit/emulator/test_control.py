@@ -129,7 +129,7 @@ def test_a_warp_instruction_that_waits_for_ever_is_an_error(emulated):
         setp.ge.u32 %p, %t, 16; @%p bra OTHER;
         shfl.sync.bfly.b32 %d, %t, 1, 31, -1; bra END;
         OTHER: shfl.sync.bfly.b32 %d, %t, 2, 31, -1;"""
-    with pytest.raises(DeviceError, match="`shfl.sync.bfly.b32 %d, %t, 1, 31, -1;`.*member mask"):
+    with pytest.raises(DeviceError, match=r"`shfl.sync.bfly.b32 %d, %t, 1, 31, -1;`.*member mask"):
         run(emulated, code, block=32)
 
 

@@ -172,7 +172,8 @@ def strict():
 def test_a_missing_barrier(strict):
     code = EXCHANGE.format(barrier="", other=32, second="bar.sync 0;")
     what = "reads byte 0x80 of shared memory, which warp 1 wrote without a barrier between: a race"
-    fails(strict, code, r"`ld.shared.u32 %r1, \[%v\];`", r"CTA \(0, 0, 0\), thread \(0, 0, 0\)", what, block=64, size=192)
+    where = (r"`ld.shared.u32 %r1, \[%v\];`", r"CTA \(0, 0, 0\), thread \(0, 0, 0\)")
+    fails(strict, code, *where, what, block=64, size=192)
 
 
 def test_a_missing_barrier_before_writing(strict):

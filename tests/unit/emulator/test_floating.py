@@ -215,18 +215,21 @@ def test_approximate_functions(machine, name, function, relative, absolute, doma
     assert (np.abs(got - exact) <= np.abs(exact) * relative + absolute).all()
 
 
+INF, NAN = np.inf, np.nan
+
+
 @pytest.mark.parametrize(
     ("name", "given", "expected"),
     [
-        ("ex2.approx.ftz.f32", [-np.inf, np.inf, -0.0, 0.0, np.nan, 200, -200], [0, np.inf, 1, 1, np.nan, np.inf, 0]),
-        ("lg2.approx.ftz.f32", [-np.inf, np.inf, -0.0, 0.0, np.nan, 1, -1], [np.nan, np.inf, -np.inf, -np.inf, np.nan, 0, np.nan]),
-        ("rcp.approx.ftz.f32", [-np.inf, np.inf, -0.0, 0.0, np.nan, 2, 1e-40], [-0.0, 0, -np.inf, np.inf, np.nan, 0.5, np.inf]),
-        ("rsqrt.approx.ftz.f32", [-np.inf, np.inf, -0.0, 0.0, np.nan, 4, -1], [np.nan, 0, -np.inf, np.inf, np.nan, 0.5, np.nan]),
-        ("sqrt.approx.ftz.f32", [-np.inf, np.inf, -0.0, 0.0, np.nan, 4, -1], [np.nan, np.inf, -0.0, 0, np.nan, 2, np.nan]),
-        ("sin.approx.ftz.f32", [np.inf, -0.0, 0.0, np.nan], [np.nan, -0.0, 0, np.nan]),
-        ("tanh.approx.f32", [-np.inf, np.inf, -0.0, 0.0, np.nan], [-1, 1, -0.0, 0, np.nan]),
+        ("ex2.approx.ftz.f32", [-INF, INF, -0.0, 0.0, NAN, 200, -200], [0, INF, 1, 1, NAN, INF, 0]),
+        ("lg2.approx.ftz.f32", [-INF, INF, -0.0, 0.0, NAN, 1, -1], [NAN, INF, -INF, -INF, NAN, 0, NAN]),
+        ("rcp.approx.ftz.f32", [-INF, INF, -0.0, 0.0, NAN, 2, 1e-40], [-0.0, 0, -INF, INF, NAN, 0.5, INF]),
+        ("rsqrt.approx.ftz.f32", [-INF, INF, -0.0, 0.0, NAN, 4, -1], [NAN, 0, -INF, INF, NAN, 0.5, NAN]),
+        ("sqrt.approx.ftz.f32", [-INF, INF, -0.0, 0.0, NAN, 4, -1], [NAN, INF, -0.0, 0, NAN, 2, NAN]),
+        ("sin.approx.ftz.f32", [INF, -0.0, 0.0, NAN], [NAN, -0.0, 0, NAN]),
+        ("tanh.approx.f32", [-INF, INF, -0.0, 0.0, NAN], [-1, 1, -0.0, 0, NAN]),
     ],
-)  # fmt: skip
+)
 def test_approximate_functions_at_the_ends(machine, name, given, expected):
     a = np.array(given, np.float32)
     assert_same(machine.elementwise(f"{name} %d, %a;", [a], "float32"), np.array(expected, np.float32), a)

@@ -85,9 +85,10 @@ def check(machine, form: str, element: str, result: type, values) -> None:
         for x, group in zip("abc", names, strict=True)
     ]
     stores = "".join(f"st.global.b{word} [%at+{i * step}], {name};" for i, name in enumerate(results))
+    every = [name for group in (*names, results) for name in group]
     listed = [", ".join(group) for group in (results, *names)]
     ptx = f"""{HEADER}.visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd) {{
-        .reg .b32 %t; .reg .b64 %at, %pa, %pb, %pc, %pd; .reg .b{word} {", ".join(sum(names, []) + results)};
+        .reg .b32 %t; .reg .b64 %at, %pa, %pb, %pc, %pd; .reg .b{word} {", ".join(every)};
         ld.param.u64 %pa, [pa]; ld.param.u64 %pb, [pb]; ld.param.u64 %pc, [pc]; ld.param.u64 %pd, [pd];
         mov.u32 %t, %tid.x; {" ".join(loads)}
         mma.sync.aligned.{form} {", ".join(f"{{{group}}}" for group in listed)};

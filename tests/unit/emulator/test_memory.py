@@ -47,7 +47,9 @@ def test_offsets_and_extension(machine):
 
 def test_predicated_loads_keep_the_register(machine):
     a = np.arange(64, dtype=np.uint32)
-    code = "mov.u32 %r0, 7; and.b32 %r1, %t, 1; setp.eq.u32 %p, %r1, 1; @%p ld.global.u32 %r0, [%ra]; st.global.u32 [%rd], %r0;"
+    code = """
+        mov.u32 %r0, 7; and.b32 %r1, %t, 1; setp.eq.u32 %p, %r1, 1;
+        @%p ld.global.u32 %r0, [%ra]; st.global.u32 [%rd], %r0;"""
     got = machine.run(copy_kernel(code), [a, np.zeros_like(a)], [4], block=64)[1]
     assert got.tolist() == [t if t % 2 else 7 for t in range(64)]
 

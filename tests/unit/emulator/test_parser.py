@@ -130,7 +130,8 @@ def test_two_entries_of_one_name():
 
 
 def load(body: str, registers: str = ".reg .pred %p; .reg .b32 %r<9>; .reg .b64 %d<9>;"):
-    text = f"{HEADER}.extern .shared .align 16 .b8 pool[];\n.visible .entry k(.param .u64 p0)\n{{\n{registers}\n{body}\nret;\n}}"
+    start = f"{HEADER}.extern .shared .align 16 .b8 pool[];\n.visible .entry k(.param .u64 p0)\n"
+    text = f"{start}{{\n{registers}\n{body}\nret;\n}}"
     return Emulator(capacity=1 << 32).load_module(memoryview(text.encode()), "x.ptx")
 
 
@@ -178,7 +179,7 @@ def test_unknown_things_are_refused_where_they_stand(instruction, problem):
 def test_modules():
     module = load("mov.u32 %r1, 1;")
     assert module.kernel("k").parameter_layout == ((0, 8),)
-    with pytest.raises(NotFoundError, match="x.ptx has no kernel named 'kk'; nearest: 'k'"):
+    with pytest.raises(NotFoundError, match=r"x.ptx has no kernel named 'kk'; nearest: 'k'"):
         module.kernel("kk")
     with pytest.raises(TargetMismatchError, match="it is a cubin, and the emulator executes PTX"):
         Emulator(capacity=1 << 32).load_module(memoryview(b"\x7fELF" + bytes(60)), "x.cubin")
