@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
@@ -12,8 +13,10 @@ torch = pytest.importorskip("torch")
 import small_models as models  # noqa: E402
 from in_process import compile_in_process, export  # noqa: E402
 
+from coilpack.compiler.capture import choices  # noqa: E402
 from coilpack.compiler.targets import TARGETS  # noqa: E402
 from coilpack.runtime.errors import CoilpackError, UnsupportedError  # noqa: E402
+from coilpack.runtime.executable import read_executable  # noqa: E402
 from coilpack.runtime.program import ir  # noqa: E402
 
 
@@ -68,6 +71,24 @@ def test_attention_is_one_kernel_and_layers_share_the_block_mask() -> None:
     names = [d.kernel.export_name for d in _operations(program.targets[0].function("main"), ir.Dispatch)]
     assert sum("flex_attention" in name for name in names) == 2
     assert sum("ones" in name and "tem" not in name for name in names) == 1
+
+
+def _large_attention() -> torch.export.ExportedProgram:
+    attention = models.Lambda(torch.nn.functional.scaled_dot_product_attention)
+    return export(attention, tuple(torch.randn(1, 2, 32, 80) for _ in range(3)))
+
+
+def test_attention_takes_tiles_that_fit_the_target_at_once(capsys) -> None:
+    compile_in_process({"main": _large_attention()})
+    assert "smaller tiles" not in capsys.readouterr().out
+
+
+def test_a_kernel_that_needs_too_much_is_compiled_with_smaller_tiles(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(choices, "flex_shared_bytes", lambda c, _dim, _size: c.block_m * c.num_stages * 600)
+    bundle = compile_in_process({"main": _large_attention()})
+    assert re.search(r"needs [\d,]+ bytes of shared memory per block, and sm_80 has 166,912", capsys.readouterr().out)
+    (data,) = bundle.executables.values()
+    assert max(export.shared_memory_bytes for export in read_executable(data).exports) <= 166_912
 
 
 class TopK(torch.nn.Module):

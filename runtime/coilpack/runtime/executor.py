@@ -38,7 +38,8 @@ class Executor:
     ) -> None:
         self.plan = plan
         self._device = device
-        self._fixed = {Base.ARENA: arena, Base.WEIGHTS: weights}
+        self._arena = arena
+        self._weights = weights
         slots = len(plan.arguments) + len(plan.output_nbytes)
         self._addresses = [0] * slots  # of arguments, then outputs, in the latest call
         self._patches: list[list[tuple[Launch, int, int]]] = [[] for _ in range(slots)]
@@ -70,7 +71,7 @@ class Executor:
         ]
         launch = self._device.prepare(bound.kernel, config, parameters)
         for index, value in enumerate(step.parameters):
-            if isinstance(value, Reference) and value.base not in self._fixed:
+            if isinstance(value, Reference) and (value.base is Base.ARGUMENT or value.base is Base.OUTPUT):
                 self._patches[self._slot(value)].append((launch, index, value.offset))
         return launch.run
 
@@ -90,6 +91,8 @@ class Executor:
         return reference.index + (len(self.plan.arguments) if reference.base is Base.OUTPUT else 0)
 
     def _address(self, reference: Reference) -> int:
-        fixed = self._fixed.get(reference.base)
-        start = self._addresses[self._slot(reference)] if fixed is None else fixed
-        return start + reference.offset
+        if reference.base is Base.ARENA:
+            return self._arena + reference.offset
+        if reference.base is Base.WEIGHTS:
+            return self._weights + reference.offset
+        return self._addresses[self._slot(reference)] + reference.offset

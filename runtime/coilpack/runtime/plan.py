@@ -129,7 +129,7 @@ def encode_scalar(dtype: DType, value: int | float) -> bytes:
         raise InputError(f"{value!r} cannot be passed as a scalar of type {dtype.name}")
     signed = not dtype.name.startswith("ui") and dtype is not DType.i1
     bits = 1 if dtype is DType.i1 else 8 * dtype.itemsize
-    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     if not low <= value <= high:
         raise InputError(f"{value} is out of the range of {dtype.name}, {low} to {high}")
     return value.to_bytes(dtype.itemsize, "little", signed=signed)
@@ -143,6 +143,21 @@ class _Place(NamedTuple):
     start: int  # the allocation's own offset from the base
 
 
+class _Facts(NamedTuple):
+    """A type for the sizes at hand: its first and last byte are counted from its first element."""
+
+    type: ArrayType
+    low: int
+    high: int
+
+
+class _PointerRule(NamedTuple):
+    """What a kernel does through a pointer parameter and relies on; flat, as it is asked for at every operand."""
+
+    writes: bool
+    alignment: int
+
+
 @dataclass(slots=True)
 class _Builder:
     function: ir.Function
@@ -150,7 +165,9 @@ class _Builder:
     weight_offsets: Mapping[str, int]
     operation: ir.Operation | None = None
     places: dict[ir.Value, _Place] = field(default_factory=dict)
-    types: dict[ir.Value, ArrayType] = field(default_factory=dict)
+    # By identity: many values share a type, many kernels their parameters, and hashing either walks all of it.
+    facts: dict[int, _Facts] = field(default_factory=dict)
+    rules: dict[int, list[_PointerRule | DType]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     output_nbytes: list[int] = field(default_factory=list)
     written: set[int] = field(default_factory=set)
@@ -186,26 +203,33 @@ class _Builder:
         raise InputError(f"function {self.function.name!r}: {what}{location}{sizes}: {problem}")
 
     def evaluate(self, expr: Expr) -> int:
+        if type(expr) is int:  # most are
+            return expr
         try:
             return evaluate(expr, self.sizes)
         except ZeroDivisionError:
             self.fail("a size is divided by zero")
 
-    def type_of(self, value: ir.Value) -> ArrayType:
-        type_ = self.types.get(value)
-        if type_ is None:
+    def facts_of(self, value: ir.Value) -> _Facts:
+        facts = self.facts.get(id(value.type))
+        if facts is None:
             try:
                 type_ = concrete(value.type, self.sizes)
             except ZeroDivisionError:
                 self.fail("a size is divided by zero")
             if any(size < 0 for size in type_.shape):
                 self.fail(f"%{value.name} has the shape {type_.shape}")
-            self.types[value] = type_
-        return type_
+            low, high = (element * type_.dtype.itemsize for element in type_.extent)
+            facts = self.facts[id(value.type)] = _Facts(type_, low, high)
+        return facts
+
+    def type_of(self, value: ir.Value) -> ArrayType:
+        return self.facts_of(value).type
 
     def define(self, value: ir.Value, place: _Place) -> None:
-        type_ = self.type_of(value)
-        low, high = (place.reference.offset - place.start + e * type_.dtype.itemsize for e in type_.extent)
+        facts = self.facts_of(value)
+        begin = place.reference.offset - place.start
+        low, high = begin + facts.low, begin + facts.high
         if not 0 <= low <= high <= place.nbytes:
             self.fail(f"%{value.name} takes bytes {low} to {high} of memory that has {place.nbytes}")
         self.places[value] = place
@@ -242,41 +266,53 @@ class _Builder:
         self.define(operation.result, source._replace(reference=Reference(base, index, start + offset)))
 
     def dispatch(self, operation: ir.Dispatch) -> None:
-        x, y, z = (self.evaluate(size) for size in operation.grid)
-        if min(x, y, z) < 0:
-            self.fail(f"kernel {operation.kernel.export_name!r}: the grid is ({x}, {y}, {z})")
+        x, y, z = operation.grid
+        grid = (self.evaluate(x), self.evaluate(y), self.evaluate(z))
+        if min(grid) < 0:
+            self.fail(f"kernel {operation.kernel.export_name!r}: the grid is {grid}")
         parameters = tuple(
-            self.pointer(operand, parameter)
-            if isinstance(parameter, ir.PointerParameter)
-            else self.scalar(index, operand, parameter)
-            for index, (operand, parameter) in enumerate(
-                zip(operation.operands, operation.kernel.parameters, strict=True)
-            )
+            [
+                self.scalar(index, operand, rule) if isinstance(rule, DType) else self.pointer(operand, rule)
+                for index, (operand, rule) in enumerate(
+                    zip(operation.operands, self.rules_of(operation.kernel), strict=True)
+                )
+            ]
         )
-        if 0 not in (x, y, z):  # an empty grid has nothing to do, and CUDA refuses it
-            self.steps.append(LaunchStep(operation.kernel, (x, y, z), parameters))
+        if 0 not in grid:  # an empty grid has nothing to do, and CUDA refuses it
+            self.steps.append(LaunchStep(operation.kernel, grid, parameters))
 
-    def pointer(self, operand: ir.Operand, parameter: ir.PointerParameter) -> bytes | Reference:
+    def rules_of(self, kernel: ir.Kernel) -> list[_PointerRule | DType]:
+        rules = self.rules.get(id(kernel.parameters))
+        if rules is None:
+            rules = self.rules[id(kernel.parameters)] = [
+                _PointerRule(ir.Access.WRITE in parameter.access, parameter.alignment)
+                if isinstance(parameter, ir.PointerParameter)
+                else parameter.dtype
+                for parameter in kernel.parameters
+            ]
+        return rules
+
+    def pointer(self, operand: ir.Operand, rule: _PointerRule) -> bytes | Reference:
         if operand is None:
             return bytes(8)
         assert isinstance(operand, ir.Value), "the verifier lets nothing else be a pointer"
-        write = ir.Access.WRITE in parameter.access
-        reference = self.write(operand) if write else self.places[operand].reference
-        if reference.offset % parameter.alignment and self.type_of(operand).size:
+        writes, alignment = rule
+        reference = self.write(operand) if writes else self.places[operand].reference
+        if reference.offset % alignment and self.type_of(operand).size:
             self.fail(
                 f"%{operand.name} starts {reference.offset} bytes into the {reference.base.value}; the kernel relies "
-                f"on an alignment of {parameter.alignment} bytes"
+                f"on an alignment of {alignment} bytes"
             )
         if reference.base is Base.ARGUMENT:
-            self.alignments[reference.index] = max(self.alignments[reference.index], parameter.alignment)
+            self.alignments[reference.index] = max(self.alignments[reference.index], alignment)
         return reference
 
-    def scalar(self, index: int, operand: ir.Operand, parameter: ir.ScalarParameter) -> bytes:
+    def scalar(self, index: int, operand: ir.Operand, dtype: DType) -> bytes:
         assert operand is not None, "the verifier lets no null be a scalar"
         assert not isinstance(operand, ir.Value), "the verifier lets no value be a scalar"
         value = operand if isinstance(operand, float) else self.evaluate(operand)
         try:
-            return encode_scalar(parameter.dtype, value)
+            return encode_scalar(dtype, value)
         except InputError as error:
             self.fail(f"parameter {index}: {error}")
 

@@ -14,7 +14,7 @@ _PAIR16: Final = struct.Struct("<HH")
 # A table of 4 bytes is the smallest thing there is: with the offset to it, it takes 8 bytes and is charged 20.
 _BUDGET_PER_BYTE: Final = 4
 _BUDGET_BASE: Final = 1024
-_TABLE_CHARGE: Final = 16
+TABLE_CHARGE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,16 @@ class Run:
             )
         return length
 
+    def elements(self, check: Check, start: int, length: int, depth: int) -> None:
+        """Checks what the offsets from byte `start` on lead to."""
+        index = 0
+        try:
+            for index in range(length):
+                check(self, self.follow(start + 4 * index), depth)
+        except Invalid as error:
+            error.path.append(f"[{index}]")
+            raise
+
 
 class Check(Protocol):
     """Checks the thing at a position that is in bounds and a multiple of 4."""
@@ -150,15 +160,7 @@ class OffsetVector:
             return
         length = run.vector(position, 4)
         run.charge(4 * length)
-        element, follow = self.element, run.follow
-        start = position + 4
-        index = 0
-        try:
-            for index in range(length):
-                element(run, follow(start + 4 * index), depth)
-        except Invalid as error:
-            error.path.append(f"[{index}]")
-            raise
+        run.elements(self.element, position + 4, length, depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,7 @@ class Table:
         if table_size < 4 or position + table_size > run.size:
             _fail(f"the table at byte {position} has a size of {table_size} bytes: below 4 or out of bounds")
         # Many tables may share a long vtable; only the slots that the schema knows are read.
-        run.charge(max(table_size, _TABLE_CHARGE))
+        run.charge(max(table_size, TABLE_CHARGE))
         count = min((vtable_size - 4) >> 1, self.slots)
         return _slots(count).unpack_from(run.buffer, vtable + 4), table_size
 

@@ -260,27 +260,35 @@ class _Converter(compat.FxConverter):
 
 
 def _bind(kernel: CapturedKernel, args: tuple[Any, ...]) -> tuple[dict[str, Any], tuple[int, int, int]]:
-    """Launch arguments by name, and the grid.
-
-    Inductor passes what is not in the configuration, in the signature's order; where a constant of the signature was
-    not passed it is known from the metadata. Grid arguments of templates follow at the end.
-    """
+    """Launch arguments by name, and the grid. Grid arguments of templates and of users' kernels follow at the end."""
     tuner, config = kernel.tuner, kernel.config
     extra = list(tuner.inductor_meta.get("extra_launcher_args") or ())
     passed, tail = args[: len(args) - len(extra)], args[len(args) - len(extra) :]
     constants = dict(tuner.triton_meta.get("constants") or {})
-    names = [name for name in kernel.signature if name not in config.kwargs]
-    if len(names) != len(passed):
-        names = [name for name in names if name not in constants]
-    if len(names) != len(passed):
-        raise UnsupportedError(
-            f"kernel {kernel.name} is launched with {len(passed)} arguments for {len(names)} parameters {names}"
-        )
+    names = _passed_names(kernel, constants, len(passed))
     operands = dict(zip(names, map(_plain, passed), strict=True))
     environment = {**constants, **operands, **dict(zip(extra, map(_plain, tail), strict=True))}
     grid = compat.GridExpr.from_meta(tuner.inductor_meta, config).eval_slow(environment)
     x, y, z = (int(size) for size in grid)
     return operands, (x, y, z)
+
+
+def _passed_names(kernel: CapturedKernel, constants: Mapping[str, Any], count: int) -> list[str]:
+    """The arguments that Inductor passes at a launch, in order; which ones depends on who wrote the kernel.
+
+    Each rule leaves out at least what the one before leaves out, so the one that gives the right number is right.
+    """
+    declared = {parameter.name for parameter in kernel.tuner.fn.params if parameter.is_constexpr}
+    chosen = set(kernel.config.kwargs)  # block sizes, in Inductor's own kernels
+    # Users' kernels: None and 1 are passed, what is declared `constexpr` is not (before torch 2.9, no constant is).
+    for left_out in (chosen, chosen | declared, chosen | declared | set(constants)):
+        names = [name for name in kernel.signature if name not in left_out]
+        if len(names) == count:
+            return names
+    raise UnsupportedError(
+        f"kernel {kernel.name} is launched with {count} arguments, which do not match its parameters "
+        f"{list(kernel.signature)}, of which {sorted(constants)} are constants"
+    )
 
 
 def _plain(argument: Any) -> Any:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from coilpack.runtime.errors import InvalidFileError
 from coilpack.runtime.executable.model import BindingFlags, Executable, Export, SourceFile, SourceLocation
 from coilpack.runtime.executable.symbols import assign_symbols, legal_symbols, rename_entries
 from coilpack.runtime.images import ImageInfo, describe_image
+from coilpack.runtime.tables import Table, Tables
 from coilpack.runtime.verifier import Schema, verify
 from coilpack.schemas import wire
-from coilpack.schemas.generated.cuda_executable_def_generated import ExecutableDef
 
 SCHEMA: Final = "cuda_executable_def"
+_EXPORT: Final = "coilpack.cuda_executable.ExportDef"
+_MODULE: Final = "coilpack.cuda_executable.ModuleDef"
+_SOURCE_FILE: Final = "coilpack.cuda_executable.SourceFileDef"
+_DEBUG: Final = "coilpack.cuda_executable.ExportDebugDef"
+_LOCATION: Final = "coilpack.cuda_executable.FileLineLocDef"
 _KNOWN_FLAGS: Final = int(BindingFlags.READ_ONLY | BindingFlags.INDIRECT)
 _BLOCK_DIMS: Final = struct.Struct("<3I")
 _NEWER: Final = "It may have been written by a newer version of its producer"
@@ -72,9 +77,9 @@ class _Reader:
 
     def __init__(self, content: memoryview, file: str) -> None:
         self.content, self.file = content, file
-        root: Any = ExecutableDef  # its generated types know `bytes` only
-        self.definition = root.GetRootAs(content, 0)
+        self.definition = Tables(content, Schema.load(SCHEMA)).root()
         self.strings: dict[int, str] = {}
+        self.flags: dict[bytes, tuple[BindingFlags, ...]] = {}
         self.infos: dict[int, ImageInfo] = {}
 
     def fail(self, where: str, problem: str, hint: str = "") -> InvalidFileError:
@@ -87,21 +92,15 @@ class _Reader:
         modules, images, exports = self._resolve(modules, images, exports)
         return Executable(modules, exports, images, tuple(self._source_files()), self.file)
 
-    def _place(self, accessor: Any, slot: int) -> tuple[int, int]:
-        """Returns the first byte and the length of a string or vector; (0, 0) where it is absent."""
-        table = accessor._tab
-        field = table.Offset(4 + 2 * slot)
-        return (table.Vector(field), table.VectorLen(field)) if field else (0, 0)
-
-    def _text(self, accessor: Any, slot: int, where: str) -> str | None:
+    def _text(self, table: Table, field: str, where: str) -> str | None:
         """Returns a string, or None where it is absent or empty."""
-        start, length = self._place(accessor, slot)
+        start, length = table.vector(field)
         if not length:
             return None
         if start not in self.strings:
             text = str(self.content[start : start + length], "utf-8")
             if "\0" in text:
-                raise self.fail(where, f"the name {text!r} holds a NUL")
+                raise self.fail(f"{where}.{field}", f"the name {text!r} holds a NUL")
             self.strings[start] = text
         return self.strings[start]
 
@@ -111,11 +110,11 @@ class _Reader:
         return found
 
     def _modules(self) -> tuple[tuple[bytes | memoryview, ...], tuple[ImageInfo, ...]]:
-        count = self._count("modules", self.definition.ModulesLength(), wire.MAX_MODULES)
+        count = self._count("modules", self.definition.vector("modules")[1], wire.MAX_MODULES)
         modules, images = [], []
         for index in range(count):
             where = f"modules[{index}].ptx_image"
-            start, length = self._place(self.definition.Modules(index), 0)
+            start, length = self.definition.element("modules", index, _MODULE).vector("ptx_image")
             image = self.content[start : start + length]
             if start not in self.infos:
                 self.infos[start] = describe_image(image, file=self.file, where=where)
@@ -124,61 +123,65 @@ class _Reader:
         return tuple(modules), tuple(images)
 
     def _exports(self, module_count: int) -> list[Export]:
-        count = self._count("exports", self.definition.ExportsLength(), wire.MAX_EXPORTS)
+        count = self._count("exports", self.definition.vector("exports")[1], wire.MAX_EXPORTS)
         seen: dict[int, int] = {}
         exports = []
         for index in range(count):
-            accessor = self.definition.Exports(index)
-            other = seen.setdefault(accessor._tab.Pos, index)
+            table = self.definition.element("exports", index, _EXPORT)
+            other = seen.setdefault(table.position, index)
             if other != index:
                 raise self.fail(f"exports[{index}]", f"it is stored as the same table as exports[{other}]")
-            exports.append(self._export(index, accessor, f"exports[{index}]", module_count))
+            exports.append(self._export(index, table, f"exports[{index}]", module_count))
         return exports
 
-    def _export(self, index: int, accessor: Any, where: str, module_count: int) -> Export:
-        module = accessor.ModuleOrdinal()
+    def _export(self, index: int, table: Table, where: str, module_count: int) -> Export:
+        module = table.u32("module_ordinal")
         if module >= module_count:
             raise self.fail(f"{where}.module_ordinal", f"it is {module}, but there are {module_count} modules")
-        kernel_name = self._text(accessor, 1, f"{where}.kernel_name")
+        kernel_name = self._text(table, "kernel_name", where)
         if kernel_name is None:
             raise self.fail(f"{where}.kernel_name", "it is absent or empty")
-        constants = self._count(f"{where}.constant_count", accessor.ConstantCount(), wire.MAX_CONSTANTS)
-        debug = accessor.DebugInfo()
-        location = debug.Location() if debug else None
+        constants = self._count(f"{where}.constant_count", table.u32("constant_count"), wire.MAX_CONSTANTS)
+        debug = table.table("debug_info", _DEBUG)
+        location = debug.table("location", _LOCATION) if debug else None
         return Export(
             ordinal=index,
             kernel_name=kernel_name,
-            export_name=self._text(accessor, 7, f"{where}.export_name"),
-            block_dims=self._block_dims(accessor.BlockDims(), f"{where}.block_dims"),
+            symbol=kernel_name,  # but for a few files: `_resolve` says which
+            export_name=self._text(table, "export_name", where),
+            block_dims=self._block_dims(table.place("block_dims"), f"{where}.block_dims"),
             module_ordinal=module,
-            shared_memory_bytes=accessor.BlockSharedMemorySize(),
+            shared_memory_bytes=table.u32("block_shared_memory_size"),
             constant_count=constants,
-            binding_flags=self._binding_flags(accessor, f"{where}.binding_flags"),
-            debug_name=self._text(debug, 0, f"{where}.debug_info.name") if debug else None,
+            binding_flags=self._binding_flags(table, f"{where}.binding_flags"),
+            debug_name=self._text(debug, "name", f"{where}.debug_info") if debug else None,
             location=self._location(location, f"{where}.debug_info.location") if location else None,
         )
 
-    def _location(self, accessor: Any, where: str) -> SourceLocation:
-        return SourceLocation(self._text(accessor, 0, f"{where}.filename") or "", accessor.Line())
+    def _location(self, table: Table, where: str) -> SourceLocation:
+        return SourceLocation(self._text(table, "filename", where) or "", table.i32("line"))
 
-    def _block_dims(self, accessor: Any, where: str) -> tuple[int, int, int]:
-        if accessor is None:
+    def _block_dims(self, at: int, where: str) -> tuple[int, int, int]:
+        if not at:
             raise self.fail(where, "it is absent")
-        dims: tuple[int, int, int] = _BLOCK_DIMS.unpack_from(self.content, accessor._tab.Pos)
+        dims: tuple[int, int, int] = _BLOCK_DIMS.unpack_from(self.content, at)
         problem = block_dims_problem(dims)
         if problem:
             raise self.fail(where, problem)
         return dims
 
-    def _binding_flags(self, accessor: Any, where: str) -> tuple[BindingFlags, ...]:
-        start, length = self._place(accessor, 5)
+    def _binding_flags(self, table: Table, where: str) -> tuple[BindingFlags, ...]:
+        start, length = table.vector("binding_flags")
         count = self._count(where, length, wire.MAX_BINDINGS)
-        flags = struct.unpack_from(f"<{count}Q", self.content, start)
-        for index, value in enumerate(flags):
-            if value & ~_KNOWN_FLAGS:
-                problem = f"it is {value:#x}; known bits are {_KNOWN_FLAGS:#x}"
-                raise self.fail(f"{where}[{index}]", problem, _NEWER)
-        return tuple(map(BindingFlags, flags))
+        content = bytes(self.content[start : start + 8 * count])
+        if content not in self.flags:  # most exports have the bindings of another
+            flags = struct.unpack(f"<{count}Q", content)
+            for index, value in enumerate(flags):
+                if value & ~_KNOWN_FLAGS:
+                    problem = f"it is {value:#x}; known bits are {_KNOWN_FLAGS:#x}"
+                    raise self.fail(f"{where}[{index}]", problem, _NEWER)
+            self.flags[content] = tuple(map(BindingFlags, flags))
+        return self.flags[content]
 
     def _check_names(self, exports: tuple[Export, ...]) -> None:
         seen: dict[str, int] = {}
@@ -212,16 +215,18 @@ class _Reader:
                 where = f"modules[{ordinal}].ptx_image"
                 new_images[ordinal] = describe_image(new_modules[ordinal], file=self.file, where=where)
             for export, symbol in zip(group, symbols, strict=True):
-                new_exports[export.ordinal] = replace(export, symbol=renamed.get(symbol, symbol))
+                symbol = renamed.get(symbol, symbol)
+                if symbol != export.symbol:
+                    new_exports[export.ordinal] = replace(export, symbol=symbol)
         return tuple(new_modules), tuple(new_images), tuple(new_exports)
 
     def _source_files(self) -> list[SourceFile]:
-        count = self._count("source_files", self.definition.SourceFilesLength(), wire.MAX_MODULES)
+        count = self._count("source_files", self.definition.vector("source_files")[1], wire.MAX_MODULES)
         files = []
         for index in range(count):
-            accessor = self.definition.SourceFiles(index)
-            start, length = self._place(accessor, 1)
-            path = self._text(accessor, 0, f"source_files[{index}].path") or ""
+            table = self.definition.element("source_files", index, _SOURCE_FILE)
+            start, length = table.vector("content")
+            path = self._text(table, "path", f"source_files[{index}]") or ""
             files.append(SourceFile(path, self.content[start : start + length]))
         return files
 

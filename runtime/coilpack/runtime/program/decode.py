@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -236,7 +236,11 @@ def _kernel_parameter(kind: int, element_type: int, access: int, reserved: int, 
 
 
 class _BodyDecoder:
-    """Decodes the operations of one function, in order."""
+    """Decodes the operations of one function, in order.
+
+    Operations refer to things by index. Handlers look them up without a check: `_missing` says which index of an
+    operation leads nowhere, once one has.
+    """
 
     def __init__(
         self, program: _ProgramDecoder, types: _TypeDecoder, signature: ir.Signature, names: list[str] | None
@@ -244,89 +248,129 @@ class _BodyDecoder:
         self.reader = program.reader
         self.storages, self.kernels = program.storages, program.kernels
         self.types = types
+        self.expressions = types.expressions
         self.names = names
         self.arguments = len(signature.inputs)
         self.values: list[ir.Value] = []
         for argument in signature.inputs:
-            self._define(argument.type)
+            self.values.append(ir.Value(self._name(), argument.type))
 
-    def _define(self, type_: ir.TensorType) -> ir.Value:
+    def _name(self) -> str:
+        """The name of the next value."""
         index = len(self.values)
         if self.names is None:
-            name = f"arg{index}" if index < self.arguments else str(index - self.arguments)
-        else:
-            name = _pick(self.names, index, "name", "value_names")
-        value = ir.Value(name, type_)
+            return f"arg{index}" if index < self.arguments else str(index - self.arguments)
+        return _pick(self.names, index, "name", "value_names")
+
+    def _define(self, type_: int) -> ir.Value:
+        value = ir.Value(self._name(), self.types.types.get(type_) or self.types.type(type_))
         self.values.append(value)
         return value
+
+    def operations(self, at: int) -> tuple[ir.Operation, ...]:
+        kinds, bodies, locations = self.reader.columns(at, "Operation")
+        where, which = np.array(bodies, np.int64), np.array(kinds, np.int64)
+        rows = {
+            code: self.reader.tables(where[which == code], kind.__name__)
+            for code, kind in enumerate(wire.OPERATION_BODIES, 1)
+        }
+
+        def make(kind: int, location: str) -> ir.Operation:
+            fields = next(rows[kind])
+            try:
+                return _BODIES[kind - 1](self, fields, location)
+            except IndexError:
+                self._missing(kind, fields)
+
+        return _each("operations", zip(kinds, locations, strict=True), make)
+
+    def _missing(self, kind: int, fields: tuple[int, ...]) -> NoReturn:
+        """Fails for the first index of an operation that leads nowhere."""
+        for field, number in zip(wire.FIELDS[wire.OPERATION_BODIES[kind - 1].__name__], fields, strict=True):
+            if field == "storage":
+                _pick(self.storages, number, "storage", field)
+            elif field == "kernel":
+                _pick(self.kernels, number, "kernel", field)
+            elif field in ("offset", "nbytes"):
+                self.types.expression(number, field)
+            elif field in ("source", "target"):
+                self._value(number, field)
+            elif field in ("grid", "values"):
+                start, count = self.reader.vector(number)
+                pick = self.types.expression if field == "grid" else self._value
+                for (index,) in struct.iter_unpack("<I", self.reader.data[start : start + 4 * count]):
+                    pick(index, field)
+            elif field == "operands":
+                self._missing_operand(number)
+        raise AssertionError("every index of the operation leads to something")
+
+    def _missing_operand(self, operands: int) -> None:
+        start, count = self.reader.vector(operands)
+        for index, kind in wire.OPERAND.iter_unpack(self.reader.data[start : start + wire.OPERAND.size * count]):
+            if kind == wire.OPERAND_VALUE:
+                self._value(index, "operands")
+            elif kind == wire.OPERAND_EXPRESSION:
+                self.types.expression(index, "operands")
 
     def _value(self, index: int, field: str) -> ir.Value:
         if index >= len(self.values):
             fail(f"value {index} is not defined yet; there are {len(self.values)}", f".{field}")
         return self.values[index]
 
-    def operations(self, at: int) -> tuple[ir.Operation, ...]:
-        kinds, bodies, locations = self.reader.columns(at, "Operation")
-        where, which = np.array(bodies, np.int64), np.array(kinds, np.int64)
-        fields = {
-            code: self.reader.tables(where[which == code], kind.__name__)
-            for code, kind in enumerate(wire.OPERATION_BODIES, 1)
-        }
-
-        def make(kind: int, location: str) -> ir.Operation:
-            return _BODIES[kind - 1](self, next(fields[kind]), location)
-
-        return _each("operations", zip(kinds, locations, strict=True), make)
-
     def _parameter(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         storage, byte_offset, type_ = fields
-        source = _pick(self.storages, storage, "storage", "storage")
-        return ir.Parameter(self._define(self.types.type(type_)), source, byte_offset, location=location)
+        source = self.storages[storage]
+        return ir.Parameter(self._define(type_), source, byte_offset, location=location)
 
     def _alloc(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         code, offset, nbytes, type_ = fields
         space = _member(ir.AllocSpace, code, "space")
-        start, size = self.types.expression(offset, "offset"), self.types.expression(nbytes, "nbytes")
-        return ir.Alloc(self._define(self.types.type(type_)), space, size, start, location=location)
+        start, size = self.expressions[offset], self.expressions[nbytes]
+        return ir.Alloc(self._define(type_), space, size, start, location=location)
 
     def _view(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         source, offset, type_ = fields
-        value, start = self._value(source, "source"), self.types.expression(offset, "offset")
-        return ir.View(self._define(self.types.type(type_)), value, start, location=location)
+        value, start = self.values[source], self.expressions[offset]
+        return ir.View(self._define(type_), value, start, location=location)
 
     def _dispatch(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         kernel, grid, operands = fields
         sizes = self.reader.words(grid)
         if len(sizes) != 3:
             fail(f"it has {len(sizes)} sizes; it must have 3", ".grid")
-        x, y, z = [self.types.expression(index, "grid") for index in sizes]
-        decoded = tuple([self._operand(*row) for row in self.reader.structs(operands, wire.OPERAND)])
-        chosen = _pick(self.kernels, kernel, "kernel", "kernel")
-        return ir.Dispatch(chosen, (x, y, z), decoded, location=location)
-
-    def _operand(self, payload: int, kind: int) -> ir.Operand:
-        if kind == wire.OPERAND_VALUE:
-            return self._value(payload, "operands")
-        if kind == wire.OPERAND_EXPRESSION:
-            return self.types.expression(payload, "operands")
-        if kind == wire.OPERAND_FLOAT:
-            number: float = wire.DOUBLE.unpack(wire.UINT64.pack(payload))[0]
-            return number
-        if kind != wire.OPERAND_NULL:
-            fail(f"the code of an operand's kind is {kind}; known are 1 to 4", ".operands")
-        return None
+        x, y, z = sizes
+        expressions, values = self.expressions, self.values
+        decoded: list[ir.Operand] = []
+        for payload, kind in self.reader.structs(operands, wire.OPERAND):
+            if kind == wire.OPERAND_VALUE:
+                decoded.append(values[payload])
+            elif kind == wire.OPERAND_EXPRESSION:
+                decoded.append(expressions[payload])
+            else:
+                decoded.append(_immediate(payload, kind))
+        shape = expressions[x], expressions[y], expressions[z]
+        return ir.Dispatch(self.kernels[kernel], shape, tuple(decoded), location=location)
 
     def _copy(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         source, target = fields
-        return ir.Copy(self._value(source, "source"), self._value(target, "target"), location=location)
+        return ir.Copy(self.values[source], self.values[target], location=location)
 
     def _fill(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         target, pattern = fields
-        return ir.Fill(self._value(target, "target"), pattern, location=location)
+        return ir.Fill(self.values[target], pattern, location=location)
 
     def _return(self, fields: tuple[int, ...], location: str) -> ir.Operation:
-        values = tuple([self._value(index, "values") for index in self.reader.words(fields[0])])
+        values = tuple([self.values[index] for index in self.reader.words(fields[0])])
         return ir.Return(values, location=location)
+
+
+def _immediate(payload: int, kind: int) -> float | None:
+    if kind == wire.OPERAND_FLOAT:
+        number: float = wire.DOUBLE.unpack(wire.UINT64.pack(payload))[0]
+        return number
+    if kind != wire.OPERAND_NULL:
+        fail(f"the code of an operand's kind is {kind}; known are 1 to 4", ".operands")
+    return None
 
 
 # By the union's codes from 1 on, which the FlatBuffer verifier has checked.

@@ -169,7 +169,10 @@ class Reader:
         return numbers
 
     def _texts(self, positions: Positions) -> list[str]:
-        return [self._text(at) for at in positions.tolist()]
+        listed: list[int] = positions.tolist()
+        for at in set(listed) - self._strings.keys():
+            self._text(at)
+        return list(map(self._strings.__getitem__, listed))
 
     def _text(self, at: int) -> str:
         text = self._strings.get(at)
