@@ -241,3 +241,28 @@ def test_approximate_division(machine, name):
     got = machine.elementwise(f"{name} %d, %a, %b;", [a, b], "float32").astype(np.float64)
     exact = a.astype(np.float64) / b
     assert (np.abs(got - exact) <= 2 * np.spacing(exact.astype(np.float32))).all()
+
+
+@pytest.mark.parametrize("divergent", [False, True])
+def test_groups_of_fused_operations(machine, divergent):
+    """Sums that go on in steps, a register that is used again, and one that is read before it is overwritten."""
+    a, b, c = (np.random.default_rng(seed).standard_normal(100).astype(np.float32) for seed in (1, 2, 3))
+    code = """
+        {skip}
+        mov.b32 %s0, %a; mov.b32 %s1, %b; mov.b32 %s2, %c; mov.b32 %s3, %a;
+        fma.rn.f32 %s0, %a, %b, %s0; fma.rn.f32 %s1, %b, %c, %s1; fma.rn.f32 %s2, %c, %a, %s2;
+        fma.rn.f32 %s0, %a, %c, %s0; fma.rn.f32 %s1, %b, %a, %s1; fma.rn.f32 %s3, %s2, %s2, %s3;
+        fma.rn.f32 %s4, %a, %a, %s0; fma.rn.f32 %s5, %b, %b, %s1; fma.rn.f32 %a, %c, %c, %s3; fma.rn.f32 %b, %a, %s4, %s5;
+        add.f32 %d, %b, %s3;
+        REST:"""
+    skip = "mov.b32 %d, 0; setp.lt.f32 %p, %a, 0f00000000; @%p bra REST;" if divergent else ""
+    got = machine.elementwise(code.format(skip=skip), [a, b, c], "float32", registers=".reg .b32 %s<6>;")
+
+    def fma(x, y, z):
+        return np.array(fused(x, y, z, "float32"), np.float32)
+
+    s0, s1, s2 = fma(a, b, a), fma(b, c, b), fma(c, a, c)
+    s0, s1, s3 = fma(a, c, s0), fma(b, a, s1), fma(s2, s2, a)
+    s4, s5, last = fma(a, a, s0), fma(b, b, s1), fma(c, c, s3)
+    expected = fma(last, s4, s5) + s3
+    assert_same(got, np.where(a < 0, np.float32(0), expected) if divergent else expected, a, b, c)

@@ -79,14 +79,26 @@ class Builder:
             else int("".join(c for c in type_.partition("x")[0] if c.isdigit())) * (2 if type_.endswith("x2") else 1)
         )
 
+    def _register(self, name: str) -> int:
+        if name not in self._registers:
+            info = RegisterInfo(self.bits(name), self.dims.get(name, FULL))
+            if info.bits == 32 and info.dims == FULL:
+                info.row = self.code.row_count
+                self.code.row_count += 1
+            self._registers[name] = len(self.code.registers)
+            self.code.registers.append(info)
+        return self._registers[name]
+
+    def row(self, name: str) -> int:
+        """The register's row in the array of those with a value for each thread; -1 if it is not there."""
+        return -1 if name in SPECIALS and name not in self.types else self.code.registers[self._register(name)].row
+
     def _register_slot(self, name: str, kind: str) -> int:
         key = (name, kind)
         if key not in self._slots:
-            if name not in self._registers:
-                self._registers[name] = len(self.code.registers)
-                self.code.registers.append(RegisterInfo(self.bits(name), self.dims.get(name, FULL)))
+            register = self._register(name)
             self._slots[key] = self._new_slot()
-            self.code.slots[self._slots[key]] = (self._registers[name], kind)
+            self.code.slots[self._slots[key]] = (register, kind)
         return self._slots[key]
 
     def constant(self, value: Any, kind: str) -> int:

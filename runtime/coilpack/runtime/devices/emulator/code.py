@@ -45,10 +45,14 @@ FULL: Dims = (True, True)
 
 @dataclass(slots=True)
 class RegisterInfo:
-    """A register: its width in bits (1 for a predicate) and what its value depends on."""
+    """A register: its width in bits (1 for a predicate), what its value depends on, and its row.
+
+    Registers of 32 bits with a value for each thread are rows of one array; `row` is -1 for others.
+    """
 
     bits: int
     dims: Dims
+    row: int = -1
 
 
 @dataclass(slots=True)
@@ -117,6 +121,7 @@ class Code:
     specials: dict[int, str] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     slot_count: int = 0
+    row_count: int = 0
     shared: dict[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
     local_bytes: int = 0

@@ -126,8 +126,9 @@ class Frame:
 
     def _bind(self) -> list[Array]:
         dims = [(self.ctas if r.dims[0] else 1, self.lanes if r.dims[1] else 1) for r in self.code.registers]
+        self.rows = np.zeros((self.code.row_count, *self.shape), np.uint32)
         banks = [
-            np.zeros(shape, "?" if r.bits == 1 else f"u{r.bits // 8}")
+            self.rows[r.row] if r.row >= 0 else np.zeros(shape, "?" if r.bits == 1 else f"u{r.bits // 8}")
             for r, shape in zip(self.code.registers, dims, strict=True)
         ]
         nothing = np.zeros((1, 1), np.uint32)

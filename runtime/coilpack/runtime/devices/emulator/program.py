@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coilpack.runtime.devices.emulator.builder import SPECIALS, Builder
 from coilpack.runtime.devices.emulator.code import FULL, Block, Code, Dims, Leave, Operation
+from coilpack.runtime.devices.emulator.grouping import MultiplyAdds
 from coilpack.runtime.devices.emulator.instructions import CONVERGENT, NO_RESULT, PURE, TABLE, refusal
 from coilpack.runtime.devices.emulator.masks import guarded
 from coilpack.runtime.devices.emulator.ptx import (
@@ -205,7 +206,7 @@ def is_barrier(instruction: Instruction) -> bool:
 
 
 def _block(builder: Builder, statements: Sequence[Instruction | Label], targets: Mapping[str, int]) -> Block:
-    block = Block()
+    block, group = Block(), MultiplyAdds(builder)
     for instruction in statements:
         if isinstance(instruction, Label):
             continue
@@ -219,8 +220,12 @@ def _block(builder: Builder, statements: Sequence[Instruction | Label], targets:
             block.leave = _barrier(builder, instruction)
         else:
             operation = _operation(builder, instruction)
-            if operation is not None:
+            if operation is None or group.add(instruction, operation):
+                continue
+            block.operations += group.take()
+            if not group.add(instruction, operation):
                 block.operations.append(operation)
+    block.operations += group.take()
     return block
 
 
