@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 import struct
 import time
@@ -141,3 +142,11 @@ def test_time_is_linear(filler):
     with contextlib.suppress(InvalidFileError):
         describe_image(image)
     assert time.perf_counter() - start < 3
+
+
+@pytest.mark.parametrize("name", ["sm_80.cubin", "sm_90a.cubin", "sm_100a.cubin", "kernels.ptx"])
+def test_kernels_may_be_left_out(name):
+    image = (CUBINS / name).read_bytes().replace(b"TARGET", b"sm_80")
+    full, short = describe_image(image), describe_image(image, kernels=False)
+    assert full.entries
+    assert short == dataclasses.replace(full, entries={})

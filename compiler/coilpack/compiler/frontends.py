@@ -3,25 +3,66 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from coilpack.runtime.errors import CoilpackError, InputError, InvalidFileError
+from coilpack.runtime.errors import CoilpackError, InputError, InvalidFileError, UnsupportedError
+
+_UNKNOWN_OPERATOR = re.compile(r"failed to resolve torch\.ops\.(\S+) to an operator")
 
 
 def load_program(path: Path) -> torch.export.ExportedProgram:
-    """The exported program in a `.pt2` file; `InvalidFileError` where torch cannot load it."""
+    """The exported program in a `.pt2` file.
+
+    Raises:
+        InvalidFileError: torch cannot load it.
+        UnsupportedError: it calls a custom operator, which a `.pt2` file names but does not hold.
+    """
     try:
-        return torch.export.load(path)
+        with _logged_errors() as logged:
+            return torch.export.load(path)
     except Exception as error:
-        raise InvalidFileError(
-            str(path), "", f"torch {torch.__version__} cannot load it: {error}", "Export it again with this torch"
-        ) from error
+        reason = _root(logged[-1] if logged else error)
+        if operator := _UNKNOWN_OPERATOR.search(reason):
+            raise UnsupportedError(
+                f"{path}: it calls the custom operator {operator[1]}, whose code is not in the file; "
+                "compile module.py:callable with the module that registers it"
+            ) from error
+        hint = "Export it again with this torch"
+        raise InvalidFileError(str(path), "", f"torch {torch.__version__} cannot load it: {reason}", hint) from error
+
+
+@contextmanager
+def _logged_errors() -> Iterator[list[BaseException]]:
+    """Collects the errors that `torch.export.load` reports in its log alone; what it raises only refers to there."""
+    found: list[BaseException] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info and record.exc_info[1]:
+                found.append(record.exc_info[1])
+
+    logger, collector = logging.getLogger(torch.export.__name__), Collector()
+    logger.addHandler(collector)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(collector)
+
+
+def _root(error: BaseException) -> str:
+    """The first sentence of what an error was raised from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0].rstrip(".")
 
 
 def export_callable(path: Path, name: str, target: Path) -> None:

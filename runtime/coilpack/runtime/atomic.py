@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from coilpack.runtime.errors import InputError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # raised without the name of the file that is written
 
 
 @contextmanager
@@ -20,7 +23,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     before the name changes.
 
     Raises:
-        InputError: the folder is not there or cannot be written.
+        InputError: the folder is not there or cannot be written, the disk is full, or `path` is a folder.
     """
     target = Path(path)
     try:
@@ -34,8 +37,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and (error.filename == name or error.errno in _NO_ROOM):
+            raise InputError(f"{target} cannot be written: {error.strerror}") from error
         raise
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from coilpack.runtime.collector import no_collections
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.layout import ArrayType
@@ -107,7 +108,8 @@ def build_plan(function: ir.Function, sizes: Mapping[str, int], weight_offsets: 
     Raises:
         InputError: with these sizes an operation reaches out of its memory, or a value does not fit its parameter.
     """
-    return _Builder(function, sizes, weight_offsets).build()
+    with no_collections():
+        return _Builder(function, sizes, weight_offsets).build()
 
 
 def concrete(type_: ir.TensorType, sizes: Mapping[str, int]) -> ArrayType:

@@ -64,6 +64,7 @@ class Program:
         self.device = device
         self._file = file
         self._program = package.program
+        self._functions = tuple(signature.name for signature in package.program.signatures)
         self._lock = threading.Lock()
         self._stream = device.default_stream  # of the latest call
         self._closed = False
@@ -87,7 +88,7 @@ class Program:
     @property
     def functions(self) -> tuple[str, ...]:
         """The names of its functions."""
-        return tuple(signature.name for signature in self._program.signatures)
+        return self._functions
 
     @property
     def target(self) -> str:

@@ -252,7 +252,7 @@ class CudaDevice:
             TargetMismatchError: the image is for another architecture.
             DeviceError: its PTX is newer than the driver takes, or the driver refuses it (with the compiler's log).
         """
-        info = describe_image(image, file=name)
+        info = describe_image(image, file=name, kernels=False)
         architecture = Architecture.parse(info.target)
         if not architecture.runs_on(self.compute_capability, binary=info.kind == "cubin"):
             raise TargetMismatchError(

@@ -6,6 +6,7 @@ import struct
 from dataclasses import replace
 from typing import Final
 
+from coilpack.runtime.collector import no_collections
 from coilpack.runtime.errors import InvalidFileError
 from coilpack.runtime.executable.model import BindingFlags, Executable, Export, SourceFile, SourceLocation
 from coilpack.runtime.executable.symbols import assign_symbols, legal_symbols, rename_entries
@@ -46,7 +47,8 @@ def read_executable(data: bytes | bytearray | memoryview, *, file: str = "execut
     """
     content = _content(memoryview(data).cast("B"), file)
     verify(content, Schema.load(SCHEMA), file=file)
-    return _Reader(content, file).executable()
+    with no_collections():
+        return _Reader(content, file).executable()
 
 
 def _content(view: memoryview, file: str) -> memoryview:

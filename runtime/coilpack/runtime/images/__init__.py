@@ -11,19 +11,22 @@ from coilpack.schemas import wire
 __all__ = ["ImageInfo", "ImageKind", "ParamInfo", "describe_image"]
 
 
-def describe_image(image: bytes | memoryview, *, file: str = "image", where: str = "") -> ImageInfo:
+def describe_image(
+    image: bytes | memoryview, *, file: str = "image", where: str = "", kernels: bool = True
+) -> ImageInfo:
     """Reads the header facts of a kernel image; whether it is PTX or a cubin is told from its bytes.
 
     Args:
         image: the whole image.
         file: the name of the file that holds it, for messages.
         where: the field that holds it, for messages.
+        kernels: whether to look for the kernels, which takes most of the time; without them `entries` is empty.
 
     Raises:
         InvalidFileError: it is neither, or what it says of itself cannot be read.
     """
     if bytes(image[:4]) == wire.ELF_MAGIC:
-        return describe_cubin(image, file=file, where=where)
+        return describe_cubin(image, file=file, where=where, kernels=kernels)
     if not len(image):
         raise InvalidFileError(file, where, "the image is empty")
-    return describe_ptx(image, file=file, where=where)
+    return describe_ptx(image, file=file, where=where, kernels=kernels)

@@ -69,7 +69,8 @@ class _Elf:
             raise self.fail(f"the cubin has section headers of {section_size} bytes; they take {_SECTION.size}")
         self._fits("section headers", table, count * section_size)
         self._fits("program headers", segments, segment_count * segment_size)
-        self.sections = [_Section(*_SECTION.unpack_from(data, table + i * section_size)) for i in range(count)]
+        headers = self.data[table : table + count * section_size]
+        self.sections = list(map(_Section._make, _SECTION.iter_unpack(headers)))
         for section in self.sections:
             if section.type != _SHT_NOBITS:
                 self._fits("a section", section.offset, section.size)
@@ -95,23 +96,14 @@ class _Elf:
             return self.data[:0]
         return self.data[section.offset : section.offset + section.size]
 
-    def text(self, strings: memoryview, offset: int) -> str:
+    def text(self, strings: bytes, offset: int) -> str:
         if offset >= len(strings):
             raise self.fail(f"a name at byte {offset} lies outside its table of {len(strings)} bytes")
-        step, end = 64, offset
-        while True:  # memoryview has no find; names are short
-            piece = bytes(strings[end : end + step])
-            stop = piece.find(0)
-            end += stop if stop >= 0 else len(piece)
-            if stop >= 0:
-                break
-            if end >= len(strings) or end - offset > self.name_budget:
-                raise self.fail(f"the name at byte {offset} of its table does not end")
-            step *= 2
+        end = strings.find(0, offset, offset + self.name_budget + 1)
+        if end < 0:
+            raise self.fail(f"the name at byte {offset} of its table does not end, or the names of the cubin overlap")
         self.name_budget -= end - offset
-        if self.name_budget < 0:
-            raise self.fail("the names of the cubin overlap")
-        return str(strings[offset:end], "utf-8", "replace")
+        return strings[offset:end].decode("utf-8", "replace")
 
 
 def _records(elf: _Elf, content: memoryview) -> list[tuple[int, int, memoryview]]:
@@ -159,7 +151,7 @@ def _kernels(elf: _Elf) -> list[str]:
     table = next((section for section in elf.sections if section.type == _SHT_SYMTAB), None)
     if table is None:
         raise elf.fail("the cubin has no symbol table")
-    symbols, strings = elf.content(table), elf.content(elf.section(table.link))
+    symbols, strings = elf.content(table), bytes(elf.content(elf.section(table.link)))
     names = []
     for name, info, other, _, _, _ in _SYMBOL.iter_unpack(symbols[: len(symbols) // _SYMBOL.size * _SYMBOL.size]):
         if info & 0xF == _STT_FUNC and other & _STO_CUDA_ENTRY:
@@ -167,10 +159,11 @@ def _kernels(elf: _Elf) -> list[str]:
     return names
 
 
-def describe_cubin(image: bytes | memoryview, *, file: str, where: str) -> ImageInfo:
+def describe_cubin(image: bytes | memoryview, *, file: str, where: str, kernels: bool) -> ImageInfo:
     """Reads the header facts of a cubin; see `describe_image`."""
     elf = _Elf(image, file, where)
-    strings = elf.content(elf.names)
+    strings = bytes(elf.content(elf.names))
     by_name = {elf.text(strings, section.name): section for section in elf.sections}
-    entries = {name: _params(elf, by_name.get(f".nv.info.{name}")) for name in _kernels(elf)}
+    names = _kernels(elf) if kernels else []
+    entries = {name: _params(elf, by_name.get(f".nv.info.{name}")) for name in names}
     return ImageInfo("cubin", _target(elf, by_name), None, entries)

@@ -129,9 +129,10 @@ class _Reader:
         return ParamInfo(match[2].decode("ascii"), size * count, alignment, type_, offset)
 
 
-def describe_ptx(image: bytes | memoryview, *, file: str, where: str) -> ImageInfo:
+def describe_ptx(image: bytes | memoryview, *, file: str, where: str, kernels: bool) -> ImageInfo:
     """Reads the header facts of PTX text; see `describe_image`."""
     reader = _Reader(bytes(image), file, where)
     version = reader.directive(_VERSION, b".version", ".version 8.7")
     target = reader.directive(_TARGET, b".target", ".target sm_80")
-    return ImageInfo("ptx", target[1].decode("ascii"), (int(version[1]), int(version[2])), reader.entries())
+    entries = reader.entries() if kernels else {}
+    return ImageInfo("ptx", target[1].decode("ascii"), (int(version[1]), int(version[2])), entries)

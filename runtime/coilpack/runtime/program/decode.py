@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from coilpack.runtime.collector import no_collections
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InvalidFileError
 from coilpack.runtime.program import ir, wire
@@ -42,12 +43,13 @@ def decode_program(data: bytes | bytearray | memoryview, *, file: str = "program
     content = bytes(data)
     _check_version(content, file)
     verify(content, Schema.load("program_def"), file=file)
-    try:
-        program = _ProgramDecoder(Reader(content)).program()
-    except ProblemError as error:
-        where = "".join(reversed(error.path)).removeprefix(".")
-        raise InvalidFileError(file, where, error.problem) from None
-    verify_program(program, file=file)
+    with no_collections():
+        try:
+            program = _ProgramDecoder(Reader(content)).program()
+        except ProblemError as error:
+            where = "".join(reversed(error.path)).removeprefix(".")
+            raise InvalidFileError(file, where, error.problem) from None
+        verify_program(program, file=file)
     return program
 
 

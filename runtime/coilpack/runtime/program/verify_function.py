@@ -29,6 +29,9 @@ class OperationProblemError(Exception):
         self.where, self.subject = where, subject
 
 
+_DEFINING = (ir.Parameter, ir.Alloc, ir.View)  # operations that define a value
+
+
 class _Space(enum.Enum):
     """What kind of memory a value lies in."""
 
@@ -55,9 +58,10 @@ class _PointerRule(NamedTuple):
     alignment: int
 
 
-def _rule(parameter: ir.KernelParameter) -> _PointerRule | None:
+def _rule(parameter: ir.KernelParameter) -> _PointerRule | DType:
+    """What is asked of an operand: that of a pointer, or the type of a scalar."""
     if isinstance(parameter, ir.ScalarParameter):
-        return None
+        return parameter.dtype
     return _PointerRule(parameter.dtype, ir.Access.WRITE in parameter.access, parameter.alignment)
 
 
@@ -78,7 +82,7 @@ class FunctionVerifier:
         self.storages = storages
         self.checker = TypeChecker(frozenset(symbol.name for symbol in function.signature.symbols))
         self.memory: dict[ir.Value, _Memory] = {}
-        self._kernel_rules: dict[int, list[_PointerRule | None]] = {}
+        self._kernel_rules: dict[int, list[_PointerRule | DType]] = {}
         self.arena_nbytes: int | None = 0
         self.index = -1
 
@@ -114,7 +118,7 @@ class FunctionVerifier:
         for index, (value, argument) in enumerate(zip(arguments, inputs, strict=True)):
             if value.type is not argument.type and value.type != argument.type:
                 self.fail(f"the type of argument {index} differs from that of the signature's input")
-            self._define(value, _Memory(value, _Space.ARGUMENT, self.checker.check(value.type).extent, 0))
+            self.memory[value] = _Memory(value, _Space.ARGUMENT, self.checker.check(value.type).extent, 0)
         self.arena_nbytes = self.checker.value(function.arena_nbytes)
         if self.arena_nbytes is not None and self.arena_nbytes < 0:
             self.fail(f"arena_nbytes is {self.arena_nbytes}; it must not be negative")
@@ -126,16 +130,13 @@ class FunctionVerifier:
 
     # --- values ---
 
-    def _define(self, value: ir.Value, memory: _Memory) -> None:
-        self.memory[value] = memory
-
     def _texts(self) -> None:
         """Names and locations, all at once: they are many and hardly ever wrong.
 
         As names are unique, no value is defined twice.
         """
         names = [value.name for value in self.function.arguments]
-        names += [value.name for operation in self.function.operations for value in ir.results(operation)]
+        names += [operation.result.name for operation in self.function.operations if isinstance(operation, _DEFINING)]
         if len(set(names)) < len(names) or not all(names):
             seen: set[str] = set()
             for name in names:
@@ -183,7 +184,7 @@ class FunctionVerifier:
         if known is not storage and known != storage:
             self.fail(f"storage {storage.name!r} of {storage.nbytes} bytes is not one of the program's")
         memory = _Memory(known, _Space.STORAGE, storage.nbytes, operation.byte_offset)
-        self._define(operation.result, memory)
+        self.memory[operation.result] = memory
         self._within(memory, self.checker.check(operation.result.type), operation.result)
 
     def _alloc(self, operation: ir.Alloc) -> None:
@@ -195,7 +196,7 @@ class FunctionVerifier:
         if operation.space is ir.AllocSpace.OUTPUT:
             if operation.offset != 0:
                 self.fail("an output has memory of its own; its offset must be 0")
-            self._define(value, _Memory(value, _Space.OUTPUT, nbytes, 0))
+            self.memory[value] = _Memory(value, _Space.OUTPUT, nbytes, 0)
             return
         if offset is not None:
             if offset < 0 or offset % ir.ARENA_ALIGNMENT:
@@ -203,7 +204,7 @@ class FunctionVerifier:
             limit = self.arena_nbytes
             if nbytes is not None and limit is not None and offset + nbytes > limit:
                 self.fail(f"it takes bytes {offset} to {offset + nbytes} of the arena, which has {limit}")
-        self._define(value, _Memory(value, _Space.ARENA, nbytes, 0))
+        self.memory[value] = _Memory(value, _Space.ARENA, nbytes, 0)
 
     def _view(self, operation: ir.View) -> None:
         source, value = self._use(operation.source), operation.result
@@ -211,7 +212,7 @@ class FunctionVerifier:
         offset = self.checker.value(operation.offset)
         start = None if source.start is None or offset is None else source.start + offset * facts.itemsize
         memory = _Memory(source.root, source.space, source.nbytes, start)
-        self._define(value, memory)
+        self.memory[value] = memory
         self._within(memory, facts, value)
 
     def _dispatch(self, operation: ir.Dispatch) -> None:
@@ -231,13 +232,11 @@ class FunctionVerifier:
         rules = self._kernel_rules.get(id(kernel.parameters))
         if rules is None:
             rules = self._kernel_rules[id(kernel.parameters)] = [_rule(item) for item in kernel.parameters]
-        for index, (operand, parameter, rule) in enumerate(
-            zip(operation.operands, kernel.parameters, rules, strict=True)
-        ):
-            if rule is not None:
+        for index, (operand, rule) in enumerate(zip(operation.operands, rules, strict=True)):
+            if isinstance(rule, _PointerRule):
                 self._pointer(index, operand, rule)
-            elif isinstance(parameter, ir.ScalarParameter):
-                self._scalar(index, operand, parameter.dtype)
+            else:
+                self._scalar(index, operand, rule)
 
     def _pointer(self, index: int, operand: ir.Operand, rule: _PointerRule) -> None:
         if operand is None:
@@ -245,14 +244,16 @@ class FunctionVerifier:
         if not isinstance(operand, ir.Value):
             self.fail(f"operand {index} is {_describe(operand)}, but the kernel takes a pointer there")
         dtype, writes, alignment = rule
-        memory = self._write(operand) if writes else self._use(operand)
+        memory = self.memory.get(operand)
+        if memory is None or writes:
+            memory = self._write(operand) if writes else self._use(operand)
         if operand.type.dtype is not dtype:
             given = operand.type.dtype.name
             self.fail(
                 f"operand {index}, %{operand.name}, holds {given}, but the kernel takes a pointer to {dtype.name}"
             )
         # Allocations start at multiples of 256; where arguments start is checked at each call.
-        if memory.start and memory.space is not _Space.ARGUMENT and memory.start % alignment:
+        if memory.start and memory.start % alignment and memory.space is not _Space.ARGUMENT:
             place = f"starts at byte {memory.start} of its allocation"
             aligned = f"the kernel relies on {alignment}-byte alignment"
             self.fail(f"operand {index}, %{operand.name}, {place}, but {aligned}")

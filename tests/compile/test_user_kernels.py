@@ -1,0 +1,122 @@
+# ruff: noqa: N803 (constants of Triton kernels are written in capitals)
+"""Kernels that a model's author wrote: arguments are bound by name and have the widths that the PTX says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.compiler
+torch = pytest.importorskip("torch")
+
+import kernels_under_test as kernels  # noqa: E402
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
+from in_process import compile_in_process, export, write  # noqa: E402
+from torch.library import triton_op, wrap_triton  # noqa: E402
+
+from coilpack import runtime  # noqa: E402
+from coilpack.compiler.kernels.lower import lower_many  # noqa: E402
+from coilpack.compiler.targets import TARGETS  # noqa: E402
+from coilpack.runtime.dtypes import DType  # noqa: E402
+from coilpack.runtime.executable import read_executable  # noqa: E402
+from coilpack.runtime.images import describe_image  # noqa: E402
+from coilpack.runtime.plan import LaunchStep, build_plan, encode_scalar  # noqa: E402
+from coilpack.runtime.program import ir  # noqa: E402
+
+SIZE, BLOCK = 300, 128
+
+
+@triton.jit
+def affine(x, out, BLOCK: tl.constexpr, n, scale, bias, step, NEGATE: tl.constexpr, shift):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK) * step
+    value = tl.load(x + at, mask=at < n) * scale + shift
+    if bias is not None:
+        value += tl.load(bias + at, mask=at < n)
+    if NEGATE:
+        value = -value
+    tl.store(out + at, value, mask=at < n)
+
+
+@triton_op("coilpack_test::affine", mutates_args={})
+def affine_op(x: torch.Tensor, bias: torch.Tensor | None, scale: float) -> torch.Tensor:
+    out = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), BLOCK),)
+    wrap_triton(affine)[grid](x, out, BLOCK, x.numel(), scale, bias, 1, NEGATE=True, shift=7)
+    return out
+
+
+class WithoutBias(torch.nn.Module):
+    """`bias` is None and `step` is 1: run-time arguments stand before, between and behind constants."""
+
+    def forward(self, x):
+        return affine_op(x, None, 0.1) + 1
+
+
+class WithBias(torch.nn.Module):
+    def forward(self, x, bias):
+        return affine_op(x, bias, 0.1) + 1
+
+
+def _compile(module: torch.nn.Module, inputs: int):
+    return compile_in_process({"main": export(module, tuple(torch.randn(SIZE) for _ in range(inputs)))})
+
+
+def _first_launch(bundle) -> tuple[ir.Dispatch, LaunchStep]:
+    function = bundle.program.targets[0].function("main")
+    dispatch = next(op for op in function.operations if isinstance(op, ir.Dispatch))
+    step = next(s for s in build_plan(function, {}, {}).steps if isinstance(s, LaunchStep))
+    return dispatch, step
+
+
+@pytest.mark.parametrize(("module", "names"), [(WithoutBias(), "x out"), (WithBias(), "x out bias")])
+def test_run_time_arguments_are_those_that_are_no_constants(module, names: str) -> None:
+    bundle = _compile(module, 2 if "bias" in names else 1)
+    dispatch, step = _first_launch(bundle)
+    assert dispatch.kernel.export_name == "main_dispatch_0_affine_0"
+    assert dispatch.grid == (3, 1, 1)
+    pointers = [p for p in dispatch.kernel.parameters if isinstance(p, ir.PointerParameter)]
+    assert len(pointers) == len(names.split())
+    scalars = [o for o in dispatch.operands if not isinstance(o, ir.Value)]
+    assert scalars == [SIZE, 0.1, 7]
+
+    (data,) = bundle.executables.values()
+    executable = read_executable(data)
+    export_ = executable.lookup(dispatch.kernel.export_name)
+    entry = executable.images[export_.module_ordinal].entries[export_.symbol]
+    assert [p.size for p in entry] == [8 if not isinstance(p, bytes) else len(p) for p in step.parameters]
+
+
+@pytest.mark.parametrize(("module", "inputs"), [(WithoutBias(), 1), (WithBias(), 2)])
+def test_the_compiled_kernel_computes_what_its_author_meant(module, inputs: int, device, tmp_path) -> None:
+    path = write(_compile(module, inputs), tmp_path / "affine.coil")
+    values = [np.random.default_rng(n).standard_normal(SIZE).astype(np.float32) for n in range(inputs)]
+    expected = 1 - (values[0] * 0.1 + 7 + (values[1] if inputs == 2 else 0))
+    with runtime.open(path, device=device.name) as program:
+        np.testing.assert_allclose(program(*values).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@triton.jit
+def widths(out, small, half, brain, single, double, flag, large):
+    tl.store(out, small + half + brain + single + double + flag + large)
+
+
+VALUES = {
+    "small": ("i32", DType.i32, -2, "fe ff ff ff"),
+    "half": ("fp16", DType.f16, 1.5, "00 3e"),
+    "brain": ("bf16", DType.bf16, 1.5, "c0 3f"),
+    "single": ("fp32", DType.f32, 0.1, "cd cc cc 3d"),
+    "double": ("fp64", DType.f64, 0.1, "9a 99 99 99 99 99 b9 3f"),
+    "flag": ("i1", DType.i1, 1, "01"),
+    "large": ("i64", DType.i64, 2**40, "00 00 00 00 00 01 00 00"),
+}
+
+
+def test_scalars_have_the_width_of_the_ptx_and_a_float_is_no_double() -> None:
+    signature = {"out": "*fp32"} | {name: type_ for name, (type_, *_) in VALUES.items()}
+    (made,) = lower_many([kernels.KernelSource(widths, "widths", signature)], TARGETS["sm_80"], cubin=False)
+    declared = describe_image(made.ptx.encode()).entries["widths"][1:]
+    assert [p.dtype for p in made.parameters[1:]] == [dtype for _, dtype, *_ in VALUES.values()]
+    for parameter, (_, dtype, value, encoded) in zip(declared, VALUES.values(), strict=True):
+        assert encode_scalar(dtype, value) == bytes.fromhex(encoded)
+        assert parameter.size == len(bytes.fromhex(encoded))
