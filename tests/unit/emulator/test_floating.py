@@ -252,7 +252,8 @@ def test_groups_of_fused_operations(machine, divergent):
         mov.b32 %s0, %a; mov.b32 %s1, %b; mov.b32 %s2, %c; mov.b32 %s3, %a;
         fma.rn.f32 %s0, %a, %b, %s0; fma.rn.f32 %s1, %b, %c, %s1; fma.rn.f32 %s2, %c, %a, %s2;
         fma.rn.f32 %s0, %a, %c, %s0; fma.rn.f32 %s1, %b, %a, %s1; fma.rn.f32 %s3, %s2, %s2, %s3;
-        fma.rn.f32 %s4, %a, %a, %s0; fma.rn.f32 %s5, %b, %b, %s1; fma.rn.f32 %a, %c, %c, %s3; fma.rn.f32 %b, %a, %s4, %s5;
+        fma.rn.f32 %s4, %a, %a, %s0; fma.rn.f32 %s5, %b, %b, %s1; fma.rn.f32 %a, %c, %c, %s3;
+        fma.rn.f32 %b, %a, %s4, %s5;
         add.f32 %d, %b, %s3;
         REST:"""
     skip = "mov.b32 %d, 0; setp.lt.f32 %p, %a, 0f00000000; @%p bra REST;" if divergent else ""
