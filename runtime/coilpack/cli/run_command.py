@@ -55,9 +55,7 @@ def _device(name: str, checks: Sequence[str]) -> Device:
     if not checks:
         return device
     if device.name != "emulator":
-        raise InputError(
-            f"--check {checks[0]}: only the emulator checks that; add --device emulator"
-        )
+        raise InputError(f"--check {checks[0]}: only the emulator checks that; add --device emulator")
     from coilpack.runtime.devices.emulator.device import Emulator  # its PTX parser waits until it is needed
     from coilpack.runtime.devices.emulator.frame import Checks
 
