@@ -174,3 +174,5 @@ def test_immediates(machine):
     assert machine.elementwise("mov.f64 %d, 2.5;", [one], "float64").tolist() == [2.5] * 3
     assert machine.elementwise("mov.b32 %d, -2;", [one], "int32").tolist() == [-2] * 3
     assert machine.elementwise("mov.b64 %d, 0xFFFFFFFFFFFFFFFF;", [one], "int64").tolist() == [-1] * 3
+    selected = machine.elementwise("setp.eq.u32 %p, %a, 0; selp.f32 %d, 1.5, 0f00000000, %p;", [one], "float32")
+    assert selected.tolist() == [1.5] * 3

@@ -129,6 +129,11 @@ def test_two_entries_of_one_name():
         parse_ptx(f"{HEADER}.entry k() {{ ret; }} .entry k() {{ ret; }}")
 
 
+def test_blocks_nested_without_end():
+    with pytest.raises(InvalidFileError, match="nested more than 64 deep"):
+        entry("{" * 3000 + "ret;" + "}" * 3000)
+
+
 def load(body: str, registers: str = ".reg .pred %p; .reg .b32 %r<9>; .reg .b64 %d<9>;"):
     start = f"{HEADER}.extern .shared .align 16 .b8 pool[];\n.visible .entry k(.param .u64 p0)\n"
     text = f"{start}{{\n{registers}\n{body}\nret;\n}}"

@@ -133,3 +133,24 @@ def test_launches_that_do_not_fit(device, grid, block, shared, values, problem):
     kernel = device.load_module(memoryview(ptx), "k.ptx").kernel("k")
     with pytest.raises(InputError, match=problem):
         device.prepare(kernel, LaunchConfig(grid, block, shared), [bytes(8)] if values is None else values)
+
+
+def test_a_buffer_that_the_collector_frees_during_an_allocation(device, monkeypatch):
+    """As the garbage collector may: in the middle of whatever this thread does."""
+    from coilpack.runtime.devices.emulator.memory import Memory
+
+    garbage = [device.allocate(100, 1)]
+    address = garbage[0].address
+    find_gap = Memory._find_gap
+
+    def collecting(memory, nbytes):
+        garbage.clear()
+        return find_gap(memory, nbytes)
+
+    monkeypatch.setattr(Memory, "_find_gap", collecting)
+    kept = device.allocate(100, 1)
+    monkeypatch.undo()
+    assert not garbage
+    device.allocate(1, 1)
+    assert device.owns(kept.address)
+    assert not device.owns(address)

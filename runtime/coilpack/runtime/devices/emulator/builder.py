@@ -204,7 +204,8 @@ def _immediate(operand: Immediate, kind: str) -> Any:
         return bool(operand.value)
     dtype = DTYPES[kind]
     if operand.bits and (dtype.kind != "f" or "x" in kind):  # a float's bits as an integer
-        bits = np.array(operand.value, f"f{operand.bits // 8}").tobytes()
+        # A decimal number is of the instruction's width.
+        bits = np.array(operand.value, f"f{min(operand.bits, kind_bits(kind)) // 8}").tobytes()
         value: Any = int.from_bytes(bits, "little")
     else:
         value = operand.value

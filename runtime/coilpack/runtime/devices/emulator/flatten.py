@@ -24,6 +24,9 @@ from coilpack.runtime.devices.emulator.ptx import (
     Variable,
     Vector,
 )
+from coilpack.runtime.errors import InvalidFileError
+
+_MAX_DEPTH = 64
 
 
 class RawInstruction(NamedTuple):
@@ -68,13 +71,21 @@ class Flattener:
     def __init__(self, text: str, functions: Mapping[str, RawFunction]) -> None:
         self.text, self.functions = text, functions
         self._called: list[str] = []
+        self._depth = 0
         self.registers: dict[str, str] = {}
         self.variables: list[Variable] = []
         self.body: list[Instruction | Label] = []
         self._blocks = itertools.count(1)
 
     def add(self, block: list[Any], outer: dict[str, str], suffix: str = "") -> None:
-        """Adds the statements of a block in which the names `outer` stand for others."""
+        """Adds the statements of a block in which the names `outer` stand for others.
+
+        Raises:
+            InvalidFileError: blocks are nested deeper than compilers do.
+        """
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise InvalidFileError("PTX", "", f"blocks are nested more than {_MAX_DEPTH} deep")
         names = dict(outer)
         if suffix:
             names |= {name: f"{name}{suffix}" for name in _declared(block)}
@@ -91,6 +102,7 @@ class Flattener:
                     self._declare(variable, names)
             elif isinstance(statement, list):
                 self.add(statement, names, f"#{next(self._blocks)}")
+        self._depth -= 1
 
     def _declare(self, variable: Variable, names: dict[str, str]) -> None:
         if variable.space == "param" and variable.count == 1:

@@ -65,6 +65,7 @@ class Memory:
         self._starts: list[int] = []
         self._regions: list[Region] = []
         self._freed: deque[Region] = deque(maxlen=_REMEMBERED_FREES)
+        self._unused: deque[Region] = deque()
         self._next = self.base + _GAP
         self._table: tuple[Addresses, Addresses] | None = None
         self._count = 0
@@ -76,6 +77,7 @@ class Memory:
             DeviceError: the address space is used up.
         """
         with self._lock:
+            self._release()
             start = self._find_gap(nbytes)
             self._count += 1
             region = Region(start, nbytes, name or f"buffer {self._count}")
@@ -103,11 +105,23 @@ class Memory:
         )
 
     def free(self, region: Region) -> None:
-        """Gives a region's pages back; its addresses are not used again soon, so that late uses are noticed."""
-        with self._lock:
+        """Gives a region's pages back; its addresses are not used again soon, so that late uses are noticed.
+
+        Called by the garbage collector too, perhaps while this thread holds the lock: then the next call does it.
+        """
+        self._unused.append(region)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._release()
+            finally:
+                self._lock.release()
+
+    def _release(self) -> None:
+        while self._unused:
+            region = self._unused.popleft()
             at = bisect.bisect_left(self._starts, region.start)
             if at == len(self._starts) or self._regions[at] is not region:
-                return
+                continue
             del self._starts[at], self._regions[at]
             self._freed.append(region)
             self._table = None
