@@ -89,6 +89,7 @@ class HostDevice:
     compute_capability = ComputeCapability(8, 6)
     dlpack_device = (1, 0)
     default_stream = 1
+    runs_cubins = True
     max_shared_memory_per_block = 101_376
     newest_ptx = (9, 0)
 

@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from coilpack import runtime
+from coilpack.runtime.devices.base import Device
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.values import Array, format_type, format_value, parse_value
@@ -17,10 +18,15 @@ from coilpack.runtime.values import Array, format_type, format_value, parse_valu
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--function", "name", metavar="NAME", help="The function to call; not needed where there is only one.")
-@click.option("--device", default="auto", show_default=True, metavar="auto|cuda:N", help="Where to run.")
+@click.option("--device", default="auto", show_default=True, metavar="auto|cuda:N|emulator", help="Where to run.")
 @click.option("--input", "inputs", multiple=True, metavar="VALUE", help="An input, in order; may be repeated.")
 @click.option("--output", "outputs", multiple=True, metavar="PATH", help="Where to write a result, in order.")
-def command(file: Path, name: str | None, device: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+@click.option(
+    "--check", "checks", multiple=True, type=click.Choice(["races"]), help="What the emulator checks besides the usual."
+)
+def command(
+    file: Path, name: str | None, device: str, inputs: Sequence[str], outputs: Sequence[str], checks: Sequence[str]
+) -> None:
     """Run a function of the package FILE and print its results.
 
     An input is `4xf32=1,2,3,4`, `2x2xi32=[1 2][3 4]`, `f32=1`, one element for all (`4xf32=0`), a numpy file `@x.npy`,
@@ -28,7 +34,7 @@ def command(file: Path, name: str | None, device: str, inputs: Sequence[str], ou
     a numpy file, any other as raw bytes.
     """
     values = [_parse_input(index, text) for index, text in enumerate(inputs)]
-    with runtime.open(file, device=device) as program:
+    with runtime.open(file, device=_device(device, checks)) as program:
         signature = program.signature(name)
         if len(outputs) > len(signature.outputs):
             raise InputError(
@@ -42,6 +48,18 @@ def command(file: Path, name: str | None, device: str, inputs: Sequence[str], ou
             click.echo(f"result[{index}]: {_write(Path(outputs[index].removeprefix('@')), result)}")
         else:
             click.echo(f"result[{index}]: hal.buffer_view\n{format_value(result)}")
+
+
+def _device(name: str, checks: Sequence[str]) -> Device:
+    device = runtime.resolve_device(name)
+    if not checks:
+        return device
+    if device.name != "emulator":
+        raise InputError(f"--check {checks[0]}: only the emulator checks that; add --device emulator")
+    from coilpack.runtime.devices.emulator.device import Emulator  # its PTX parser waits until it is needed
+    from coilpack.runtime.devices.emulator.frame import Checks
+
+    return Emulator(checks=Checks(races="races" in checks))
 
 
 def _parse_input(index: int, text: str) -> Array:

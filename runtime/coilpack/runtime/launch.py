@@ -226,5 +226,6 @@ def load_executables(path: str | PathLike[str], device: str | Device = "auto") -
 def _runs(executable: Executable, device: Device) -> bool:
     return all(
         Architecture.parse(image.target).runs_on(device.compute_capability, binary=image.kind == "cubin")
+        and (image.kind == "ptx" or device.runs_cubins)
         for image in executable.images
     )

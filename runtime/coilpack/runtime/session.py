@@ -229,6 +229,8 @@ def _choose(package: Package, device: Device, file: str) -> tuple[ir.Target, Exe
     targets = package.program.targets
     refused = ""
     for target, image in runnable_images(targets, device.compute_capability):
+        if image.kind is ir.ImageKind.CUBIN and not device.runs_cubins:
+            continue
         executable = read_executable(package.image(image.entry), file=f"{file}: {image.entry}")
         versions = [info.ptx_version for info in executable.images if info.ptx_version is not None]
         if all(device.supports_ptx(version) for version in versions):

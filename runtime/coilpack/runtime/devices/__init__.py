@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from coilpack.runtime.devices.base import Device
-from coilpack.runtime.errors import DeviceError, InputError, UnsupportedError
+from coilpack.runtime.errors import DeviceError, InputError
 
 
 def resolve_device(device: str | Device = "auto") -> Device:
     """The device of a name.
 
     Args:
-        device: `cuda` (the first one), `cuda:N`, `auto` (the best that there is), or a device, which is returned.
+        device: `cuda` (the first one), `cuda:N`, `emulator`, `auto` (the first CUDA device, or the emulator where there
+            is none), or a device, which is returned.
 
     Raises:
         InputError: there is no device of that name.
@@ -21,13 +22,15 @@ def resolve_device(device: str | Device = "auto") -> Device:
     if device == "auto":
         try:
             return _cuda(0)
-        except DeviceError as error:
-            raise DeviceError(f"device 'auto' found no device to run on: {error}") from error
+        except DeviceError:
+            return _emulator()
     if device == "emulator":
-        raise UnsupportedError("the device 'emulator' is not implemented yet; run on 'cuda:N'")
+        return _emulator()
     kind, colon, number = device.partition(":")
     if kind != "cuda" or (colon and not (number.isascii() and number.isdecimal())):
-        raise InputError(f"{device!r} is no device; devices are named 'auto', 'cuda' and 'cuda:N' with N from 0 on")
+        raise InputError(
+            f"{device!r} is no device; devices are named 'auto', 'emulator', 'cuda' and 'cuda:N' with N from 0 on"
+        )
     return _cuda(int(number or 0))
 
 
@@ -35,3 +38,9 @@ def _cuda(ordinal: int) -> Device:
     from coilpack.runtime.devices.cuda import cuda_device  # the driver's bindings wait until they are needed
 
     return cuda_device(ordinal)
+
+
+def _emulator() -> Device:
+    from coilpack.runtime.devices.emulator.device import emulator  # its PTX parser waits until it is needed
+
+    return emulator()

@@ -115,6 +115,10 @@ class Device(Protocol):
     def max_shared_memory_per_block(self) -> int:
         """Most bytes of shared memory a workgroup may use, with the opt-in where the device has one."""
 
+    @property
+    def runs_cubins(self) -> bool:
+        """Whether it runs machine code, and not PTX alone."""
+
     def activate(self) -> AbstractContextManager[None]:
         """Makes the device the calling thread's current one within the block, as `Launch.run` needs; may be nested."""
 

@@ -96,6 +96,7 @@ class CudaDevice:
             raise DeviceError(f"there is no device cuda:{ordinal}: the driver shows {count} devices, counted from 0")
         self._ordinal = ordinal
         self.name = f"cuda:{ordinal}"
+        self.runs_cubins = True
         self._handle = call("cuDeviceGet", f"opening {self.name}", ordinal)
         self._attributes = {
             field: call("cuDeviceGetAttribute", f"reading {field} of {self.name}", attribute, self._handle)

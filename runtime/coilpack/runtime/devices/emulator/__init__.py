@@ -1,0 +1,1 @@
+"""A device that executes PTX on the CPU."""
