@@ -1,16 +1,13 @@
-"""The device that compiled models run on."""
+"""The devices that compiled models run on."""
 
 from __future__ import annotations
 
 import pytest
 
 
-@pytest.fixture(scope="session")
-def device():
-    """The best device of this machine; skips where there is none."""
-    from coilpack.runtime import CoilpackError, resolve_device
+@pytest.fixture(params=["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def device(request):
+    """Each device of this machine: the emulator, and the GPU where there is one."""
+    from coilpack.runtime import resolve_device
 
-    try:
-        return resolve_device("auto")
-    except CoilpackError as error:
-        pytest.skip(f"needs a device to run kernels on: {error}")
+    return resolve_device(request.param)

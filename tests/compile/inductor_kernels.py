@@ -36,10 +36,32 @@ def _pointwise(dtype: torch.dtype) -> Row:
     return _row(lambda x, y: (torch.where(x > y, x * 2 + y, y - x), x & 12, x | y, x ^ y, x // (y % 5 + 1)), x, y)
 
 
-def _attend(dtype: torch.dtype, head_dim: int, heads: int = 2, kv_heads: int = 2, **options: Any) -> Row:
-    query = _rand(1, heads, 40, head_dim, dtype=dtype)
-    key, value = (_rand(1, kv_heads, 40, head_dim, dtype=dtype) for _ in range(2))
+def _attend(
+    dtype: torch.dtype, head_dim: int, heads: int = 2, kv_heads: int = 2, length: int = 40, **options: Any
+) -> Row:
+    query = _rand(1, heads, length, head_dim, dtype=dtype)
+    key, value = (_rand(1, kv_heads, length, head_dim, dtype=dtype) for _ in range(2))
     return _row(partial(functional.scaled_dot_product_attention, **options), query, key, value)
+
+
+def _transcendental(dtype: torch.dtype) -> Row:
+    return _row(
+        lambda x: torch.stack(
+            [x.exp(), x.sin(), x.cos(), x.sigmoid(), torch.erf(x), x.abs().log1p(), (x * x + 1).rsqrt()]
+        ),
+        _rand(3, 100, dtype=dtype),
+    )
+
+
+def _specials() -> Row:
+    values = torch.tensor([0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-40, 3e38, -1.0])
+    return _row(
+        lambda x: (torch.isnan(x), torch.isinf(x), torch.nan_to_num(x), torch.copysign(torch.ones_like(x), x)), values
+    )
+
+
+def _extremes(x: torch.Tensor) -> Row:
+    return _row(lambda x: (x.argmax(-1), x.argmin(-1), x.amax(-1), x.amin(-1), (x > 2).any(-1), (x > -5).all(-1)), x)
 
 
 def _long(*shape: int) -> torch.Tensor:
@@ -64,6 +86,12 @@ _UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 KERNELS: dict[str, Callable[[], Row]] = {
     **{f"pointwise_{str(t).removeprefix('torch.')}": partial(_pointwise, t) for t in (*_FLOATS, *_INTEGERS)},
     **{f"unary_{name}": partial(lambda f: _row(f, _rand(65)), f) for name, f in _UNARY.items()},
+    "transcendental_fp16": partial(_transcendental, torch.float16),
+    "transcendental_fp64": partial(_transcendental, torch.float64),
+    "special_values": _specials,
+    "boolean_operands": lambda: _row(
+        lambda x, y: (x & y, x ^ y, ~x, torch.where(x, 2, 3)), _rand(90) > 0, _rand(90) > 0
+    ),
     "booleans": lambda: _row(
         lambda x, y: ((x > 0) & (y > 0), ~(x > y), (x > 0).any(), (y < 9).all()), _rand(9), _rand(9)
     ),
@@ -85,6 +113,11 @@ KERNELS: dict[str, Callable[[], Row]] = {
     "mean_two_axes": lambda: _row(lambda x: x.mean((1, 3)), _rand(3, 7, 5, 11)),
     "max_min": lambda: _row(lambda x: (x.amax(-1), x.amin(0)), _rand(17, 90)),
     "argmax_argmin": lambda: _row(lambda x: (x.argmax(-1), x.argmin(0)), _rand(17, 90)),
+    "extremes_looped": lambda: _extremes(_rand(3, 6000)),
+    "extremes_of_integers": lambda: _extremes(torch.randint(-100, 100, (9, 300))),
+    "sum_looped_half": lambda: _row(lambda x: x.float().sum(-1), _rand(4, 9000, dtype=torch.float16)),
+    "logsumexp_bf16": lambda: _row(lambda x: torch.logsumexp(x.float(), -1), _rand(9, 400, dtype=torch.bfloat16)),
+    "layer_norm_bf16": lambda: (nn.LayerNorm(768, dtype=torch.bfloat16), (_rand(5, 768, dtype=torch.bfloat16),)),
     "max_with_index": lambda: _row(lambda x: x.max(-1), _rand(4, 2500)),
     "product": lambda: _row(lambda x: (1 + x / 30).prod(-1), _rand(4, 60)),
     "integer_sum": lambda: _row(lambda x: (x.sum(-1), x.amax()), _long(6, 200)),
@@ -98,6 +131,9 @@ KERNELS: dict[str, Callable[[], Row]] = {
     # scans and sorts
     "cumprod": lambda: _row(lambda x: (1 + x / 20).cumprod(-1), _rand(3, 90)),
     "cumsum_integers": lambda: _row(lambda x: x.cumsum(0), _long(80, 3)),
+    "cumsum_looped": lambda: _row(lambda x: x.cumsum(-1), _rand(2, 4096, dtype=torch.float64)),
+    "cummax": lambda: _row(lambda x: torch.cummax(x, -1)[0], _rand(3, 100)),
+    "bucketize": lambda: _row(lambda x: torch.bucketize(x, torch.linspace(-2, 2, 33)), _rand(300)),
     "sort": lambda: _row(lambda x: torch.sort(x, -1), _rand(3, 200)),
     "sort_descending": lambda: _row(lambda x: torch.sort(x, dim=-1, descending=True), _rand(2, 64)),
     # indexing and atomics
@@ -122,6 +158,7 @@ KERNELS: dict[str, Callable[[], Row]] = {
     "pooling": lambda: _row(lambda x: functional.avg_pool2d(x, 2) + functional.max_pool2d(x, 2), _rand(1, 3, 8, 8)),
     # templates
     "linear_fp16": lambda: (nn.Linear(96, 80).half(), (_rand(20, 96, dtype=torch.float16),)),
+    "linear_several_tiles": lambda: (nn.Linear(128, 96).half(), (_rand(70, 128, dtype=torch.float16),)),
     "linear_fp32_relu": lambda: (nn.Sequential(nn.Linear(96, 80), nn.ReLU()), (_rand(20, 96),)),
     "matmul_odd_sizes": lambda: _row(operator.matmul, _rand(19, 37), _rand(37, 23)),
     "matmul_transposed": lambda: _row(lambda x, y: x.T @ y.T, _rand(40, 32), _rand(48, 40)),
@@ -130,6 +167,8 @@ KERNELS: dict[str, Callable[[], Row]] = {
     "convolution_strided": lambda: (nn.Conv2d(8, 16, 3, stride=2, padding=1).half(), (_rand(1, 8, 12, 12).half(),)),
     "convolution_1d": lambda: (nn.Conv1d(8, 16, 3), (_rand(1, 8, 20),)),
     "attention_causal": lambda: _attend(torch.float16, 32, is_causal=True),
+    "attention_several_tiles": lambda: _attend(torch.float16, 64, length=130, is_causal=True),
+    "attention_padded_depth": lambda: _attend(torch.bfloat16, 80, is_causal=True),
     "attention_fp32": lambda: _attend(torch.float32, 16),
     "attention_bf16_scale": lambda: _attend(torch.bfloat16, 32, scale=0.5),
     "attention_grouped_queries": lambda: _attend(torch.float16, 32, heads=4, kv_heads=2, enable_gqa=True),
