@@ -178,7 +178,7 @@ class Builder:
             def run(frame: Frame, mask: Mask) -> None:
                 slots = frame.slots
                 if mask is None or not full:
-                    function(slots[a], slots[b], slots[slot], casting="unsafe")
+                    function(slots[a], slots[b], out=slots[slot], casting="unsafe")
                 else:
                     assign(slots[slot], function(slots[a], slots[b]), mask, packed)
 
