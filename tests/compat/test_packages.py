@@ -2,19 +2,22 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from coilpack import runtime
 from coilpack.runtime.package import Package
 from coilpack.runtime.program.text import print_program
 
-PACKAGES = sorted((Path(__file__).parent / "packages").glob("*.coil"))
+FOLDER = Path(__file__).parent / "packages"
+PACKAGES = sorted(FOLDER.glob("*.coil"))
 
 
 def test_there_is_one_of_each_version() -> None:
-    assert [path.stem for path in PACKAGES] == ["every_operation-0.1.0"]
+    assert [path.stem for path in PACKAGES] == ["every_operation-0.1.0", "square-0.1.0"]
 
 
-@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("every_operation-*.coil")), ids=lambda path: path.stem)
 def test_read(path: Path) -> None:
     with Package.open(path) as package:
         package.verify()
@@ -24,3 +27,15 @@ def test_read(path: Path) -> None:
                 assert bytes(package.image(image.entry)) == f"content of {image.entry}".encode()
         assert bytes(package.storage("layer.0/weight")) == bytes(range(256))
         assert bytes(package.storage("bias")) == bytes(range(64))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("square-*.coil")), ids=lambda path: path.stem)
+def test_run_from_another_folder(path: Path, tmp_path, monkeypatch) -> None:
+    """A package is one file: it needs neither the folder it was made in nor the one it is called from."""
+    moved = tmp_path / "renamed.package"
+    moved.write_bytes(path.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    with runtime.open(moved.name, device="emulator") as program:
+        moved.unlink()
+        y = program(np.array([1, 2, -3, 4], np.float32))
+    np.testing.assert_array_equal(y.numpy(), [1, 4, 9, 16])

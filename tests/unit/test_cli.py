@@ -18,7 +18,8 @@ from coilpack.cli.main import main
 from coilpack.runtime.executable import Executable, write_executable
 from coilpack.runtime.program.parser import parse_program
 
-IREE = Path(__file__).resolve().parents[1] / "compat" / "iree"
+COMPAT = Path(__file__).resolve().parents[1] / "compat"
+IREE = COMPAT / "iree"
 
 
 @pytest.fixture
@@ -191,6 +192,18 @@ class TestRunWithoutADevice:
     def test_says_what_the_input_lacks_before_it_opens_a_device(self, package_file: Path, capsys) -> None:
         assert main(["run", str(package_file), "--input", "4xf32=1", "--input", "4xf32=1,2,x,4"]) == 1
         assert "--input 1: value '4xf32=1,2,x,4': column 11: 'x' is not an f32" in capsys.readouterr().err
+
+    def test_names_an_input_file_that_is_not_there(self, package_file: Path, capsys) -> None:
+        assert main(["run", str(package_file), "--input", "@none.npy"]) == 1
+        assert capsys.readouterr().err == "coilpack: error: --input 0: none.npy: No such file or directory\n"
+
+    @pytest.mark.parametrize(
+        ("file", "kind"),
+        [("iree/names-3.13.0.vmfb", "an IREE module"), ("executables/full-0.1.0.cda1", "an executable")],
+    )
+    def test_says_that_other_kinds_of_files_hold_no_program(self, file: str, kind: str, capsys) -> None:
+        assert main(["run", str(COMPAT / file)]) == 1
+        assert f"{file}: it is {kind} (" in capsys.readouterr().err
 
     @pytest.mark.parametrize("device", ["cuda:x", "tpu"])
     def test_refuses_unknown_devices(self, package_file: Path, device: str, capsys) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from damage import damage
 from executable_samples import full, raw_executable, small
 
 from coilpack.runtime.errors import InvalidFileError
@@ -67,30 +68,6 @@ def test_every_byte_of_a_module():
         changed = bytearray(data)
         changed[position] ^= rng.choice((1, 2, 4, 8, 16, 32, 64, 128, 255))
         survives(read, bytes(changed))
-
-
-def damage(data: bytes, rng: random.Random) -> bytes:
-    """Changes, copies, cuts and inserts a few pieces."""
-    changed = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 3, 8))):
-        position = rng.randrange(len(changed))
-        kind = rng.randrange(6)
-        if kind < 2:
-            changed[position] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-        elif kind == 2:
-            value = rng.choice((0, 1, 4, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, len(data), rng.randrange(2 * len(data))))
-            at = position & ~3
-            changed[at : at + 4] = value.to_bytes(4, "little")
-        elif kind == 3:
-            other, size = rng.randrange(len(changed)), rng.randrange(1, 40)
-            changed[position : position + size] = changed[other : other + size]
-        elif kind == 4:
-            del changed[position : position + rng.randrange(1, 20)]
-        else:
-            changed[position:position] = bytes(rng.randrange(1, 20))
-        if not changed:
-            changed = bytearray(data[:1])
-    return bytes(changed)
 
 
 def _random_damage(count: int, seed: int) -> None:

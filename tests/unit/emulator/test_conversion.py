@@ -22,7 +22,9 @@ def test_between_integers(machine, source, target):
     a = values(INTEGERS[source])
     got = machine.elementwise(f"cvt.{target}.{source} %d, %a;", [a], INTEGERS[target])
     assert_same(got, wrap([int(x) for x in a], INTEGERS[target]), a)
-    limits = np.iinfo(INTEGERS[target])
+    limits, range_ = np.iinfo(INTEGERS[target]), np.iinfo(INTEGERS[source])
+    if limits.min <= range_.min and range_.max <= limits.max:
+        return  # nothing to saturate: ptxas refuses the modifier there
     got = machine.elementwise(f"cvt.sat.{target}.{source} %d, %a;", [a], INTEGERS[target])
     assert_same(got, wrap([min(max(int(x), limits.min), limits.max) for x in a], INTEGERS[target]), a)
 

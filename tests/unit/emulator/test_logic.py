@@ -65,8 +65,9 @@ def extracted(a: int, position: int, length: int, bits: int, signed: bool) -> in
 @pytest.mark.parametrize("type_", ["u32", "s32", "u64", "s64"])
 def test_extracted_fields(machine, type_):
     a = np.resize(values(SIGNED[type_]), 900)
-    position = np.resize(np.array([0, 1, 5, 8, 24, 31, 32, 40, 63, 64, 200, 256, 263], np.uint32), 900)
-    length = np.resize(np.array([0, 1, 4, 8, 16, 31, 32, 33, 63, 64, 255, 257], np.uint32), 900)
+    # The PTX ISA restricts both to 0..255; what lies beyond, 64-bit hardware takes otherwise than 32-bit hardware.
+    position = np.resize(np.array([0, 1, 5, 8, 24, 31, 32, 40, 63, 64, 200, 254, 255], np.uint32), 900)
+    length = np.resize(np.array([0, 1, 4, 8, 16, 31, 32, 33, 63, 64, 254, 255], np.uint32), 900)
     got = machine.elementwise(f"bfe.{type_} %d, %a, %b, %c;", [a, position, length], SIGNED[type_])
     bits = int(type_[1:])
     expected = [
