@@ -67,6 +67,8 @@ def _parse_input(index: int, text: str) -> Array:
         return parse_value(text)
     except InputError as error:
         raise InputError(f"--input {index}: {error}") from error
+    except OSError as error:
+        raise InputError(f"--input {index}: {error.filename}: {error.strerror}") from error
 
 
 def _write(path: Path, result: Array) -> str:

@@ -55,7 +55,11 @@ class Package:
         """
         file, data = os.fspath(path), map_file(path)
         archive = ArchiveReader(data, file)
-        entries = archive.entries()
+        try:
+            entries = archive.entries()
+        except InvalidFileError:
+            _refuse_other_kinds(data, file)
+            raise
         for entry in entries.values():
             if entry.name != layout.WEIGHTS_ENTRY:
                 archive.check(entry)
@@ -162,3 +166,15 @@ def _open_weights(
             raise InvalidFileError(file, f"storage {storage.name!r}", problem)
         ranges[storage.name] = (start + tensor.begin, start + tensor.end)
     return content, ranges
+
+
+def _refuse_other_kinds(data: memoryview, file: str) -> None:
+    """Says of an executable or an IREE module that it is one; what is wrong with it as an archive helps nobody."""
+    from coilpack.runtime.executable.reader import is_executable
+    from coilpack.runtime.vmfb import is_vmfb
+
+    kinds = {"an executable (.cda1)": is_executable, "an IREE module (.vmfb)": is_vmfb}
+    for kind, holds in kinds.items():
+        if holds(data):
+            hint = "Its kernels can be launched one by one: see coilpack.runtime.load_executable"
+            raise InvalidFileError(file, "", f"it is {kind}, which holds no program to run", hint)
