@@ -63,7 +63,7 @@ def main() -> int:
     )
     parser.add_argument("package", type=Path, help="the .coil file")
     parser.add_argument("sentences", nargs="*", default=SENTENCES, help="two or more sentences (default: three)")
-    parser.add_argument("--device", default="auto", help="auto or cuda:N (default: auto)")
+    parser.add_argument("--device", default="auto", help="auto, cuda:N or emulator (default: auto)")
     arguments = parser.parse_args()
     try:
         with runtime.open(arguments.package, device=arguments.device) as program:

@@ -78,17 +78,6 @@ def test_examples_that_need_the_compiler(folder: Path) -> None:
     run_all(folder, {"compiler"})
 
 
-@pytest.mark.gpu
-def test_examples_that_need_a_gpu(folder: Path) -> None:
-    run_all(folder, {"gpu"})
-
-
-@pytest.mark.compiler
-@pytest.mark.gpu
-def test_all_examples(folder: Path) -> None:
-    run_all(folder, {"compiler", "gpu"})
-
-
 def test_the_files_that_it_names_exist() -> None:
     text = (ROOT / "README.md").read_text()
     named = re.findall(r"`((?:docs|samples|tests)/[\w./-]*|[A-Z]+\.md|LICENSE)`", text)
