@@ -8,15 +8,21 @@ from square_package import write_square_package
 
 from coilpack.cli.main import main
 
-pytestmark = pytest.mark.gpu
-
 
 @pytest.fixture
 def package(tmp_path):
     return str(write_square_package(tmp_path / "square.coil"))
 
 
-@pytest.mark.parametrize("more", [[], ["--device", "cuda:0"], ["--function", "main"]])
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["--device", "emulator"],
+        pytest.param(["--device", "cuda:0"], marks=pytest.mark.gpu),
+        ["--function", "main"],
+    ],
+)
 def test_prints_results_as_iree_does(package, more: list[str], capsys) -> None:
     assert main(["run", package, *more, "--input", "4xf32=1,2,3,4"]) == 0
     assert capsys.readouterr().out == "EXEC @main\nresult[0]: hal.buffer_view\n4xf32=1 4 9 16\n"

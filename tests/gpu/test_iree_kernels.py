@@ -9,11 +9,14 @@ import pytest
 
 from coilpack.runtime import InputError, NotFoundError, empty, load_executable, to_device
 
-pytestmark = pytest.mark.gpu
-
 FOLDER = Path(__file__).parents[1] / "compat" / "iree"
 NAMES = sorted(path.name for path in FOLDER.glob("names-*.vmfb"))
 DYNAMIC = sorted(path.name for path in FOLDER.glob("names_dyn-*.vmfb"))
+
+
+@pytest.fixture(scope="module")
+def device(any_device):
+    return any_device
 
 
 def lookup(loaded, function):
