@@ -11,11 +11,13 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.compiler
 torch = pytest.importorskip("torch")
 
+from coilpack import runtime  # noqa: E402
 from coilpack.compiler.driver import CompileOptions, compile_package  # noqa: E402
 from coilpack.runtime.errors import InputError, InvalidFileError, NotFoundError, UnsupportedError  # noqa: E402
 from coilpack.runtime.files import read_executables  # noqa: E402
@@ -119,6 +121,12 @@ def test_functions_whose_names_meet_in_one_symbol_both_work(source, tmp_path) ->
         assert symbols[0].startswith(f"{names[1]}_")
         for export in found:
             assert list(executable.images[export.module_ordinal].entries) == [export.kernel_name]
+    x = np.random.default_rng(0).standard_normal((4, 32), np.float32)
+    with runtime.open(package, device="emulator") as program:
+        for function, seed in (("a$b", 0), ("a_b", 1)):
+            torch.manual_seed(seed)
+            expected = torch.nn.functional.gelu(torch.nn.Linear(32, 48)(torch.from_numpy(x))).detach()
+            np.testing.assert_allclose(program(x, function=function).numpy(), expected, rtol=1e-4, atol=1e-5)
     turned = compile_package(dict(reversed(sources.items())), tmp_path / "turned.coil", options).output
     assert _symbols(turned) == _symbols(package)
 
