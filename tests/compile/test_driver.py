@@ -56,12 +56,18 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """Shared: what the first test compiles, the one of text need not compile again."""
+    return tmp_path_factory.mktemp("cache")
+
+
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_two_targets_compile_into_one_file_and_again_from_the_cache_with_equal_bytes(source, tmp_path) -> None:
-    options = CompileOptions(targets=("sm_80", "sm_90"), cache=tmp_path / "cache")
+def test_two_targets_compile_into_one_file_and_again_from_the_cache_with_equal_bytes(source, tmp_path, cache) -> None:
+    options = CompileOptions(targets=("sm_80", "sm_90"), cache=cache)
     first = compile_package({"main": f"{source}:make"}, tmp_path / "first.coil", options)
     assert first.cached_targets == ()
     again = compile_package({"main": f"{source}:make"}, tmp_path / "again.coil", options)
@@ -135,8 +141,9 @@ def _symbols(package: Path) -> dict[str, str]:
     return {e.name: e.kernel_name for executable in read_executables(package) for e in executable.exports}
 
 
-def test_text_parses_back(source, tmp_path) -> None:
-    output = compile_package({"main": f"{source}:make"}, tmp_path / "out.mlir", CompileOptions(emit="text")).output
+def test_text_parses_back(source, tmp_path, cache) -> None:
+    options = CompileOptions(emit="text", cache=cache)
+    output = compile_package({"main": f"{source}:make"}, tmp_path / "out.mlir", options).output
     text = output.read_text()
     assert print_program(parse_program(text)) == text
 
