@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
+import subprocess
+import sys
 import textwrap
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.compiler
 torch = pytest.importorskip("torch")
 
+from coilpack import runtime  # noqa: E402
 from coilpack.compiler.driver import CompileOptions, compile_package  # noqa: E402
 from coilpack.runtime.errors import InputError, InvalidFileError, NotFoundError, UnsupportedError  # noqa: E402
 from coilpack.runtime.files import read_executables  # noqa: E402
@@ -34,6 +41,10 @@ MODEL = textwrap.dedent(
 
     def wrong():
         return 3
+
+    def other():
+        torch.manual_seed(1)
+        return torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.GELU()), (torch.zeros(4, 32),)
     """
 )
 
@@ -45,12 +56,18 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """Shared: what the first test compiles, the one of text need not compile again."""
+    return tmp_path_factory.mktemp("cache")
+
+
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_two_targets_compile_into_one_file_and_again_from_the_cache_with_equal_bytes(source, tmp_path) -> None:
-    options = CompileOptions(targets=("sm_80", "sm_90"), cache=tmp_path / "cache")
+def test_two_targets_compile_into_one_file_and_again_from_the_cache_with_equal_bytes(source, tmp_path, cache) -> None:
+    options = CompileOptions(targets=("sm_80", "sm_90"), cache=cache)
     first = compile_package({"main": f"{source}:make"}, tmp_path / "first.coil", options)
     assert first.cached_targets == ()
     again = compile_package({"main": f"{source}:make"}, tmp_path / "again.coil", options)
@@ -93,8 +110,40 @@ def test_an_executable_holds_the_kernels_under_their_export_names(source, tmp_pa
     assert f".entry {export.kernel_name}(".encode() in bytes(executable.modules[export.module_ordinal])
 
 
-def test_text_parses_back(source, tmp_path) -> None:
-    output = compile_package({"main": f"{source}:make"}, tmp_path / "out.mlir", CompileOptions(emit="text")).output
+def test_functions_whose_names_meet_in_one_symbol_both_work(source, tmp_path) -> None:
+    sources = {name: f"{source}:{made}" for name, made in (("a$b", "make"), ("a_b", "other"))}
+    options = CompileOptions(cache=tmp_path / "cache")
+    package = compile_package(sources, tmp_path / "both.coil", options).output
+    with Package.open(package) as opened:
+        assert [s.name for s in opened.program.signatures] == ["a$b", "a_b"]
+        assert len(opened.program.storages) == 4
+        names = [kernel.export_name for kernel in opened.program.targets[0].kernels]
+    assert [name.partition("_dispatch_")[0] for name in names] == ["a$b", "a_b"]
+    for executable in read_executables(package):  # PTX and cubin
+        found = [executable.lookup(name) for name in names]
+        assert [export.export_name for export in found] == names
+        symbols = [export.kernel_name for export in found]
+        assert symbols[1] == names[1]
+        assert symbols[0].startswith(f"{names[1]}_")
+        for export in found:
+            assert list(executable.images[export.module_ordinal].entries) == [export.kernel_name]
+    x = np.random.default_rng(0).standard_normal((4, 32), np.float32)
+    with runtime.open(package, device="emulator") as program:
+        for function, seed in (("a$b", 0), ("a_b", 1)):
+            torch.manual_seed(seed)
+            expected = torch.nn.functional.gelu(torch.nn.Linear(32, 48)(torch.from_numpy(x))).detach()
+            np.testing.assert_allclose(program(x, function=function).numpy(), expected, rtol=1e-4, atol=1e-5)
+    turned = compile_package(dict(reversed(sources.items())), tmp_path / "turned.coil", options).output
+    assert _symbols(turned) == _symbols(package)
+
+
+def _symbols(package: Path) -> dict[str, str]:
+    return {e.name: e.kernel_name for executable in read_executables(package) for e in executable.exports}
+
+
+def test_text_parses_back(source, tmp_path, cache) -> None:
+    options = CompileOptions(emit="text", cache=cache)
+    output = compile_package({"main": f"{source}:make"}, tmp_path / "out.mlir", options).output
     text = output.read_text()
     assert print_program(parse_program(text)) == text
 
@@ -125,6 +174,101 @@ def test_an_error_says_what_and_leaves_the_output_as_it_was(tmp_path, name, opti
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_missing_folder_is_reported_before_any_work(tmp_path) -> None:
-    with pytest.raises(InputError, match="no folder"):
-        compile_package({"main": "absent.pt2"}, tmp_path / "absent" / "out.coil", CompileOptions())
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [("absent/out.coil", "no folder"), (".", "is a folder"), ("model.pt2", "is the input too")],
+)
+def test_an_output_that_cannot_be_is_reported_before_any_work(tmp_path, output: str, message: str) -> None:
+    source = tmp_path / "model.pt2"
+    source.write_bytes(b"never read")
+    with pytest.raises(InputError, match=message):
+        compile_package({"main": source}, tmp_path / output, CompileOptions())
+    assert source.read_bytes() == b"never read"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+def test_a_folder_that_is_not_writable_is_reported_before_any_work(tmp_path) -> None:
+    tmp_path.chmod(0o555)
+    with pytest.raises(InputError, match="its folder is not writable"):
+        compile_package({"main": "absent.pt2"}, tmp_path / "out.coil", CompileOptions())
+
+
+CUSTOM = textwrap.dedent(
+    """
+    import torch
+    import triton
+    import triton.language as tl
+    from torch.library import triton_op, wrap_triton
+
+    @triton.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+    @triton_op("coilpack_driver_test::twice", mutates_args={})
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        wrap_triton(kernel)[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), BLOCK=128)
+        return out
+
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return twice(x)
+
+    def make():
+        return Twice(), (torch.zeros(300),)
+    """
+)
+
+
+def test_kernels_of_the_models_author_are_found_and_a_change_in_them_is_seen(tmp_path) -> None:
+    path, options = tmp_path / "custom.py", CompileOptions(image="ptx", cache=tmp_path / "cache")
+    products = []
+    for factor in ("* 2", "* 3"):
+        path.write_text(CUSTOM.replace("* 2", factor))
+        report = compile_package({"main": f"{path}:make"}, tmp_path / "out.coil", options)
+        (executable,) = read_executables(report.output)
+        assert [export.name for export in executable.exports] == ["main_dispatch_0_kernel_0"]
+        products.append(bytes(executable.modules[0]))
+    assert products[0] != products[1]
+
+
+def _processes(folder: Path) -> list[str]:
+    """Command lines of the processes that compile with a scratch folder in `folder`."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"TMPDIR={folder}".encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text())
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see the processes of another")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
+def test_an_interrupt_ends_all_processes_and_leaves_nothing(tmp_path, number: int, status: int) -> None:
+    scratch, model = tmp_path / "scratch", tmp_path / "model.pt2"
+    scratch.mkdir()
+    torch.export.save(torch.export.export(torch.nn.Linear(32, 48), (torch.zeros(4, 32),)), model)
+    command = [sys.executable, "-m", "coilpack.cli", "compile", str(model), "-o", str(tmp_path / "out.coil")]
+    process = subprocess.Popen(
+        [*command, "--no-cache", "--target", "sm_80,sm_90"],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "compiling" in line:  # both processes run now, and the first has workers of its own
+            break
+    process.send_signal(number)
+    begin = time.monotonic()
+    process.communicate()
+    assert process.returncode == status
+    assert time.monotonic() - begin < 20
+    assert [p.name for p in scratch.iterdir()] == []
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.pt2", "scratch"]
+    while _processes(scratch):  # workers end by themselves once nobody speaks to them
+        assert time.monotonic() - begin < 30, _processes(scratch)
+        time.sleep(0.1)

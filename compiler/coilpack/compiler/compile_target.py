@@ -79,6 +79,7 @@ def compile_target(
     weights = Weights(elsewhere)
     functions: list[ir.Function] = []
     kernels: list[ir.Kernel] = []
+    sources: list[KernelSource] = []
     compiled: list[LoweredKernel] = []
     compiler = KernelCompiler(
         target,
@@ -92,7 +93,9 @@ def compile_target(
             captured = _Function(name, program, weights, options, compiler, progress).compile()
             functions.append(captured.function)
             kernels.extend(captured.kernels)
+            sources.extend(captured.sources)
             compiled.extend(captured.compiled)
+        compiled = _with_unique_symbols(compiler, [kernel.export_name for kernel in kernels], sources, compiled)
     images = tuple(
         ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in options.image_kinds
     )
@@ -107,12 +110,31 @@ def compile_target(
     return TargetBundle(program_ir, executables, {s.name: weights.storages[s.name] for s in program_ir.storages})
 
 
+def _with_unique_symbols(
+    compiler: KernelCompiler,
+    export_names: Sequence[str],
+    sources: Sequence[KernelSource],
+    compiled: Sequence[LoweredKernel],
+) -> list[LoweredKernel]:
+    """All kernels of an executable, each with a symbol of its own.
+
+    Each function's symbols are unique by themselves. Where names of two functions meet in one symbol (`a$b`, `a_b`),
+    those that must give way are compiled again under their new one.
+    """
+    symbols = unique_kernel_names(export_names)
+    moved = {i: symbol for i, symbol in enumerate(symbols) if symbol != sources[i].kernel_name}
+    again = compiler.compile([replace(sources[i], kernel_name=symbol) for i, symbol in moved.items()])
+    renamed = dict(zip(moved, again, strict=True))
+    return [renamed.get(i, kernel) for i, kernel in enumerate(compiled)]
+
+
 @dataclass
 class _Compiled:
-    """One function with its kernels, in the same order twice."""
+    """One function with its kernels, in the same order three times."""
 
     function: ir.Function
     kernels: list[ir.Kernel]
+    sources: list[KernelSource]
     compiled: list[LoweredKernel]
 
 
@@ -170,7 +192,7 @@ class _Function:
         constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
         function = build_function(signature, host, bindings, constants, bound)
         planned = PlanMemory().run(function)
-        return _Compiled(planned, [b.kernel for b in bound.values()], compiled)
+        return _Compiled(planned, [b.kernel for b in bound.values()], sources, compiled)
 
     def _interface(self, program: torch.export.ExportedProgram) -> tuple[ir.Signature, list[WeightRef | int]]:
         """The signature, and what each placeholder is: a weight, or an input by number."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import queue
-import subprocess
-import sys
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +16,7 @@ from coilpack.compiler import PRODUCER
 from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory
 from coilpack.compiler.pt2 import Pt2File
+from coilpack.compiler.target_process import Processes, Progress, Work, compile_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
 from coilpack.runtime.atomic import write_atomically
@@ -30,7 +28,6 @@ from coilpack.runtime.program.text import print_program
 
 Emit = Literal["coil", "cda1", "text"]
 ImageChoice = Literal["ptx", "cubin", "both"]
-Progress = Callable[[str], None]
 
 _IMAGE_KINDS: Mapping[ImageChoice, tuple[ir.ImageKind, ...]] = {
     "ptx": (ir.ImageKind.PTX,),
@@ -103,14 +100,24 @@ def compile_package(
     """
     options = options or CompileOptions.cached()
     targets = _check(options)
-    if not output.parent.is_dir():
-        raise InputError(f"there is no folder {str(output.parent)!r} to write {output.name!r} into")
+    _check_output(output, sources.values())
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
         exported = {}
         for number, (name, source) in enumerate(sources.items()):
             progress(f"{name}: reading {source}")
             exported[name] = Pt2File.read(_exported(str(source), Path(scratch, f"{number}.pt2")))
-        bundles, cached = _compile_targets(exported, targets, options, Path(scratch), progress)
+        modules = sorted({str(found[0].resolve()) for s in sources.values() if (found := _python_file(str(s)))})
+        work = Work(
+            exported,
+            modules,
+            _IMAGE_KINDS[options.image],
+            options.ptx_version,
+            options.float32_matmul_precision,
+            options.cache,
+            Path(scratch),
+            progress,
+        )
+        bundles, cached = _compile_targets(work, targets, options.jobs or len(os.sched_getaffinity(0)))
         program = _merge([bundle.program for bundle in bundles])
         progress(f"writing {output}")
         _EMITTERS[options.emit](list(exported.values()), bundles, program, output)
@@ -129,13 +136,31 @@ def _check(options: CompileOptions) -> list[Target]:
     return targets
 
 
+def _check_output(output: Path, sources: Iterable[str | Path]) -> None:
+    """Refuses a file that cannot be written, or is an input, before any work."""
+    if not output.parent.is_dir():
+        raise InputError(f"there is no folder {str(output.parent)!r} to write {output.name!r} into")
+    if output.is_dir():
+        raise InputError(f"{str(output)!r} is a folder; name the file to write")
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{str(output)!r} cannot be written: its folder is not writable")
+    for source in map(Path, sources):
+        if output.exists() and source.exists() and output.samefile(source):
+            raise InputError(f"{str(output)!r} is the input too; write to another file")
+
+
+def _python_file(source: str) -> tuple[Path, str] | None:
+    """Path and name of `module.py:callable`; None for any other source."""
+    path, separator, name = source.rpartition(":")
+    return (Path(path), name) if separator and path.endswith(".py") else None
+
+
 def _exported(source: str, target: Path) -> Path:
     """The `.pt2` file behind a source: itself, or what a callable returns, exported as `target`."""
-    path, separator, name = source.rpartition(":")
-    if separator and path.endswith(".py"):
+    if callable_ := _python_file(source):
         from coilpack.compiler.frontends import export_callable  # brings in torch, which a .pt2 does not need here
 
-        export_callable(Path(path), name, target)
+        export_callable(*callable_, target)
         return target
     if not Path(source).is_file():
         raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
@@ -162,149 +187,59 @@ def _merge(programs: Sequence[ir.Program]) -> ir.Program:
 # --- one process for each target ---
 
 
-def _compile_targets(
-    exported: Mapping[str, Pt2File],
-    targets: Sequence[Target],
-    options: CompileOptions,
-    scratch: Path,
-    progress: Progress,
-) -> tuple[list[TargetBundle], tuple[str, ...]]:
+def _compile_targets(work: Work, targets: Sequence[Target], jobs: int) -> tuple[list[TargetBundle], tuple[str, ...]]:
     """The bundle of each target, from the cache or compiled, and which came from the cache."""
-    jobs = options.jobs or len(os.sched_getaffinity(0))
-    cache = Cache(options.cache) if options.cache else None
-    prints = {name: file.fingerprint for name, file in exported.items()}
+    # The code of custom operators is not in the exported files, so their digests do not say what it computes.
+    known = not any(file.custom_operators for file in work.exported.values())
+    cache = Cache(work.cache) if work.cache and known else None
     cached: queue.SimpleQueue[str] = queue.SimpleQueue()
     at_once = min(len(targets), jobs)
+    processes = Processes()
 
     def one(target: Target) -> TargetBundle:
-        key = _bundle_key(prints, target, options) if cache else ""
+        key = _bundle_key(work, target) if cache else ""
         data = cache.get(key) if cache else None
         if data is not None:
             cached.put(target.name)
             return TargetBundle.from_bytes(data, f"cached {target.name}")
-        data = _run_worker(exported, target, options, max(1, jobs // at_once), scratch, progress)
+        data = compile_apart(work, target, max(1, jobs // at_once), processes)
         if cache:
             cache.put(key, data)
         return TargetBundle.from_bytes(data, f"compiled {target.name}")
 
     with ThreadPoolExecutor(at_once) as pool:
-        bundles = list(pool.map(one, targets))
+        try:
+            bundles = list(pool.map(one, targets))
+        except BaseException:
+            processes.stop()
+            raise
     names = {cached.get() for _ in range(cached.qsize())}
     return bundles, tuple(target.name for target in targets if target.name in names)
 
 
-def _bundle_key(prints: Mapping[str, str], target: Target, options: CompileOptions) -> str:
+def _bundle_key(work: Work, target: Target) -> str:
     """The key of a whole compiled target: everything that decides its bytes."""
     from importlib.metadata import version
 
     return content_key(
         what="target",
-        programs=dict(prints),
+        programs={name: file.fingerprint for name, file in work.exported.items()},
         target=target.ptx_name,
-        image=options.image,
-        ptx_version=options.ptx_version,
-        float32_matmul_precision=options.float32_matmul_precision,
+        images=[kind.name for kind in work.image_kinds],
+        ptx_version=work.ptx_version,
+        float32_matmul_precision=work.float32_matmul_precision,
         versions={name: version(name) for name in ("torch", "triton")},
         compiler=_own_code(),
     )
 
 
 def _own_code() -> str:
-    """A hash of the compiler's and the formats' source, so that a changed compiler compiles again."""
-    import hashlib
-
-    import coilpack.runtime.program as program_package
-
-    roots = [Path(__file__).parent, Path(program_package.__file__ or "").parent]
+    """A hash of the source of compiler and runtime, so that a changed compiler or writer compiles again."""
+    roots = [Path(__file__).parent, Path(errors.__file__).parent]
     digest = hashlib.sha256()
     for path in sorted(file for root in roots for file in root.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _run_worker(
-    exported: Mapping[str, Pt2File],
-    target: Target,
-    options: CompileOptions,
-    jobs: int,
-    scratch: Path,
-    progress: Progress,
-) -> bytes:
-    """Compiles one target in a process of its own; the bundle's bytes."""
-    output = scratch / f"{target.name}.bundle"
-    request = {
-        "programs": {name: str(file.path.resolve()) for name, file in exported.items()},
-        "elsewhere": sorted({digest for file in exported.values() for digest in file.digests.values()}),
-        "target": target.name,
-        "image_kinds": [kind.name for kind in _IMAGE_KINDS[options.image]],
-        "ptx_version": options.ptx_version,
-        "float32_matmul_precision": options.float32_matmul_precision,
-        "jobs": jobs,
-        "cache": str(options.cache) if options.cache else None,
-        "output": str(output),
-    }
-    main = f"import sys; sys.path[:] = {sys.path!r}; from coilpack.compiler.worker import main; main()"
-    # Inductor and Triton keep caches of their own: in the scratch folder they leave nothing and serve nothing old.
-    environment = {
-        **os.environ,
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{target.name}.inductor"),
-        "TRITON_CACHE_DIR": str(scratch / f"{target.name}.triton"),
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-c", main],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    try:
-        error, log = _converse(process, request, progress)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-    if error is not None:
-        raise _remote_error(error)
-    if process.returncode:
-        tail = "\n".join(log.splitlines()[-30:])
-        raise CoilpackError(f"the process compiling {target.name} ended with status {process.returncode}:\n{tail}")
-    return output.read_bytes()
-
-
-def _converse(
-    process: subprocess.Popen[str], request: Mapping[str, Any], progress: Progress
-) -> tuple[dict[str, Any] | None, str]:
-    """Sends the request and reads messages until the process ends: its error, if it sent one, and its log."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    log: list[str] = []
-    stderr = process.stderr
-    reader = threading.Thread(target=lambda: log.append(stderr.read()), daemon=True)
-    reader.start()
-    try:
-        json.dump(request, process.stdin)
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # it ended early; the exit status and the log say why
-    error = None
-    for line in process.stdout:
-        message = json.loads(line)
-        if "error" in message:
-            error = message
-        else:
-            progress(message["progress"])
-    process.wait()
-    reader.join()
-    return error, "".join(log)
-
-
-def _remote_error(message: Mapping[str, Any]) -> CoilpackError:
-    """The error that a worker sent, as the same kind where it is made from a message alone."""
-    kinds = (errors.UnsupportedError, errors.InputError, errors.DeviceError, errors.TargetMismatchError)
-    kind = {k.__name__: k for k in kinds}.get(message["kind"], CoilpackError)
-    return kind(message["error"])
 
 
 # --- emitters ---

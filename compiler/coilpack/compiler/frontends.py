@@ -92,7 +92,7 @@ def export_callable(path: Path, name: str, target: Path) -> None:
 def _call(path: Path, name: str) -> Any:
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
-    module = _import(path)
+    module = import_module(path)
     function = getattr(module, name, None)
     if not callable(function):
         known = sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
@@ -100,8 +100,12 @@ def _call(path: Path, name: str) -> Any:
     return function()
 
 
-def _import(path: Path) -> ModuleType:
-    """Runs a Python file as a module of its own, with its folder importable while it runs."""
+def import_module(path: Path) -> ModuleType:
+    """Runs a Python file as a module of its own, with its folder importable while it runs.
+
+    Raises:
+        InputError: it is no Python file, or raises an error.
+    """
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is not a Python file")

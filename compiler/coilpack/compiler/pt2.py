@@ -8,6 +8,7 @@ a package.
 from __future__ import annotations
 
 import hashlib
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from coilpack.runtime.errors import InvalidFileError
 # Parts that do not say what the program computes.
 _IGNORED_ENTRIES = (".data/serialization_id", "data/sample_inputs/")
 _CHUNK = 1 << 22  # bytes
+_OPERATOR = re.compile(rb'"target": "torch\.ops\.([\w.]+)"')
+_TORCH_LIBRARIES = ("aten", "higher_order", "prim", "prims")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,14 @@ class Pt2File:
         """A hash over what the file computes: its graph and weights, not its sample inputs or serial number."""
         kept = sorted(item for item in self.digests.items() if not item[0].startswith(_IGNORED_ENTRIES))
         return hashlib.sha256("\0".join(f"{name}\0{digest}" for name, digest in kept).encode()).hexdigest()
+
+    @cached_property
+    def custom_operators(self) -> tuple[str, ...]:
+        """The operators that it calls and torch does not have, as `library.name.overload`. Their code is elsewhere."""
+        with zipfile.ZipFile(self.path) as archive:
+            graphs = [archive.read(info) for info in archive.infolist() if info.filename.endswith(".json")]
+        found = {name.decode() for graph in graphs for name in _OPERATOR.findall(graph)}
+        return tuple(sorted(name for name in found if name.partition(".")[0] not in _TORCH_LIBRARIES))
 
     @cached_property
     def _by_digest(self) -> Mapping[str, str]:

@@ -16,13 +16,15 @@ def serve(request: dict[str, Any], out: TextIO) -> None:
     """Compiles what `request` asks for and writes the bundle to its `output`; see `driver` for the fields."""
     from coilpack.compiler.cache import Cache
     from coilpack.compiler.compile_target import TargetOptions, compile_target
-    from coilpack.compiler.frontends import load_program
+    from coilpack.compiler.frontends import import_module, load_program
     from coilpack.compiler.targets import parse_ptx_version, parse_target
     from coilpack.runtime.program import ir
 
     def progress(message: str) -> None:
         _send(out, {"progress": message})
 
+    for path in request["modules"]:
+        import_module(Path(path))  # registers the custom operators that its program calls
     bundle = compile_target(
         {name: load_program(Path(path)) for name, path in request["programs"].items()},
         parse_target(request["target"]),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Sequence
+import signal
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -77,9 +81,24 @@ def command(
         cache=None if no_cache else default_directory(),
         float32_matmul_precision="high" if tf32 else "highest",
     )
-    with progress_printer() as progress:
+    with _orderly_end(), progress_printer() as progress:
         report = compile_package({_FUNCTION: source}, output, options, progress)
     click.echo(_summary(report))
+
+
+@contextlib.contextmanager
+def _orderly_end() -> Iterator[None]:
+    """Within it, being told to end unwinds as an interrupt does, so that processes and temporary files go too."""
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (Python's signature)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _require_compiler() -> None:

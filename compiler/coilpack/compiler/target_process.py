@@ -1,0 +1,177 @@
+"""The processes that compile, one for each target: started, spoken to, and ended together."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coilpack.compiler.pt2 import Pt2File
+from coilpack.compiler.targets import Target
+from coilpack.runtime import errors
+from coilpack.runtime.errors import CoilpackError
+from coilpack.runtime.program import ir
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all targets are compiled from, and how.
+
+    Attributes:
+        exported: by function name.
+        modules: Python files to import first: they register the custom operators of `exported`.
+        image_kinds: which forms of the kernels to make.
+        ptx_version: as `8.4`; None for each target's default.
+        float32_matmul_precision: `highest` or `high`.
+        cache: folder of the cache of kernels; None for none.
+        scratch: a folder for what is needed only meanwhile.
+        progress: called with short messages, from several threads.
+    """
+
+    exported: Mapping[str, Pt2File]
+    modules: Sequence[str]
+    image_kinds: tuple[ir.ImageKind, ...]
+    ptx_version: str | None
+    float32_matmul_precision: str
+    cache: Path | None
+    scratch: Path
+    progress: Progress
+
+
+class Processes:
+    """The processes that compile now, so that an error in one, or an interrupt, need not wait for the others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+
+    @contextmanager
+    def running(self, process: subprocess.Popen[str]) -> Iterator[None]:
+        """Within it, `stop` kills `process`; at the end it is dead."""
+        with self._lock:
+            self._running.add(process)
+            if self._stopped:
+                _kill(process)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.remove(process)
+            _kill(process)
+            process.wait()
+
+    def stop(self) -> None:
+        """Kills what runs, and what starts from now on."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kills a process of `compile_apart` and those that it started; does nothing where it has ended."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -> bytes:
+    """Compiles one target in a process of its own.
+
+    Args:
+        work: what to compile.
+        target: the architecture.
+        jobs: kernels to compile at once.
+        processes: where to list the process while it runs.
+
+    Returns:
+        A `TargetBundle` as bytes.
+
+    Raises:
+        CoilpackError: the error that the process reported, or how it ended.
+    """
+    scratch = work.scratch
+    output = scratch / f"{target.name}.bundle"
+    request = {
+        "programs": {name: str(file.path.resolve()) for name, file in work.exported.items()},
+        "modules": work.modules,
+        "elsewhere": sorted({digest for file in work.exported.values() for digest in file.digests.values()}),
+        "target": target.name,
+        "image_kinds": [kind.name for kind in work.image_kinds],
+        "ptx_version": work.ptx_version,
+        "float32_matmul_precision": work.float32_matmul_precision,
+        "jobs": jobs,
+        "cache": str(work.cache) if work.cache else None,
+        "output": str(output),
+    }
+    main = f"import sys; sys.path[:] = {sys.path!r}; from coilpack.compiler.worker import main; main()"
+    # Inductor and Triton keep caches of their own, and torch leaves temporary files where it is killed: in the scratch
+    # folder they stay behind no run and serve none.
+    environment = {
+        **os.environ,
+        "TMPDIR": str(scratch),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{target.name}.inductor"),
+        "TRITON_CACHE_DIR": str(scratch / f"{target.name}.triton"),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", main],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        process_group=0,
+    )
+    with processes.running(process):
+        error, log = _converse(process, request, work.progress)
+    if error is not None:
+        raise _remote_error(error)
+    if process.returncode:
+        tail = "\n".join(log.splitlines()[-30:])
+        raise CoilpackError(f"the process compiling {target.name} ended with status {process.returncode}:\n{tail}")
+    return output.read_bytes()
+
+
+def _converse(
+    process: subprocess.Popen[str], request: Mapping[str, Any], progress: Progress
+) -> tuple[dict[str, Any] | None, str]:
+    """Sends the request and reads messages until the process ends: its error, if it sent one, and its log."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    log: list[str] = []
+    stderr = process.stderr
+    reader = threading.Thread(target=lambda: log.append(stderr.read()), daemon=True)
+    reader.start()
+    try:
+        json.dump(request, process.stdin)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it ended early; the exit status and the log say why
+    error = None
+    for line in process.stdout:
+        message = json.loads(line)
+        if "error" in message:
+            error = message
+        else:
+            progress(message["progress"])
+    process.wait()
+    reader.join()
+    return error, "".join(log)
+
+
+def _remote_error(message: Mapping[str, Any]) -> CoilpackError:
+    """The error that a worker sent, as the same kind where it is made from a message alone."""
+    kinds = (errors.UnsupportedError, errors.InputError, errors.DeviceError, errors.TargetMismatchError)
+    kind = {k.__name__: k for k in kinds}.get(message["kind"], CoilpackError)
+    return kind(message["error"])
