@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import ml_dtypes
@@ -71,6 +72,30 @@ def test_directed_rounding(machine, mode, name):
     negative_underflow = (expected == 0) & np.array([v < 0 for v in exact])
     expected = np.where(negative_underflow, np.float32(-0.0), expected)
     assert_same(got[kept], expected[kept], a[kept], b[kept])
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("name", ["div", "rcp"])
+def test_quotients_in_each_rounding(machine, mode, name):
+    a, b = pairs("float32")
+    a = np.ones_like(a) if name == "rcp" else a
+    usable = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)
+    a, b = a[usable], b[usable]
+    exact = [Fraction(float(x)) / Fraction(float(y)) for x, y in zip(a, b, strict=True)]
+    signs = np.array([-1.0 if value < 0 else 1.0 for value in exact], np.float32)
+    expected = np.copysign(np.array([rounded(v, "float32", mode) for v in exact], np.float32), signs)
+    code, inputs = ("div.{}.f32 %d, %a, %b;", [a, b]) if name == "div" else ("rcp.{}.f32 %d, %a;", [b])
+    assert_same(machine.elementwise(code.format(mode), inputs, "float32"), expected, *inputs)
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_roots_in_each_rounding(machine, mode):
+    a = values("float32")
+    a = np.abs(a[np.isfinite(a) & (a != 0)])
+    with localcontext() as context:
+        context.prec = 80
+        expected = [rounded(Fraction(Decimal(float(x)).sqrt()), "float32", mode) for x in a]
+    assert_same(machine.elementwise(f"sqrt.{mode}.f32 %d, %a;", [a], "float32"), np.array(expected, np.float32), a)
 
 
 def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray, dtype: str) -> list[float]:

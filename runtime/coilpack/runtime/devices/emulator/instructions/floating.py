@@ -123,20 +123,26 @@ def _fused(builder: Builder, i: Instruction) -> Operation:
 
 
 def _divide(builder: Builder, i: Instruction) -> Operation:
+    """div, and rcp, whose dividend is 1."""
     mode = next((m for m in i.modifiers if m in _ROUNDINGS), "rn")
-    if mode == "rn":
-        return _build(builder, i, np.divide)
-
-    def run(a: Array, b: Array) -> Array:
-        near = np.divide(a, b)
-        # The error of a quotient has the sign of the exact remainder over the divisor.
-        rest = a.astype(np.float64) - near.astype(np.float64) * b
-        shifted = near.astype(np.float64) + np.sign(rest) * np.sign(b) * np.abs(near) * 2.0**-40
-        return floats.directed(near, np.where(np.isfinite(near), shifted, near), mode)
-
-    if _kind(i) != "f32":
+    if mode != "rn" and _kind(i) != "f32":
         raise builder.unsupported(f"the rounding .{mode} is implemented for f32 alone")
-    return _build(builder, i, run)
+
+    def quotient(a: Array, b: Array) -> Array:
+        near: Array = np.divide(a, b)
+        if mode == "rn":
+            return near
+        # The quotient in double precision lies on the right side of `near`, save where both are equal: there the
+        # error has the sign of the exact remainder over the divisor.
+        wide = near.astype(np.float64)
+        exact = np.divide(a, b, dtype=np.float64)
+        rest = a.astype(np.float64) - wide * b
+        shifted = wide + np.sign(rest) * np.sign(b) * np.abs(wide) * 2.0**-40
+        return floats.directed(near, np.where((exact == wide) & np.isfinite(wide), shifted, exact), mode)
+
+    if len(i.operands) == 2:
+        return _build(builder, i, lambda b: quotient(np.ones_like(b), b))
+    return _build(builder, i, np.divide if mode == "rn" else quotient)
 
 
 def _extreme(quiet: np.ufunc, spreading: np.ufunc, *, greatest: bool) -> Build:
@@ -208,10 +214,6 @@ def _test(builder: Builder, i: Instruction) -> Operation:
     return builder.elementwise(i.operands[0], "pred", _TESTS[i.modifiers[0]], [source])
 
 
-def _reciprocal(a: Array) -> Any:
-    return a.dtype.type(1) / a
-
-
 TABLE: dict[str, Build] = {
     "add": _arithmetic(np.add),
     "sub": _arithmetic(np.subtract),
@@ -224,7 +226,7 @@ TABLE: dict[str, Build] = {
     "abs": _sign_bit(1),
     "neg": _sign_bit(0),
     "sqrt": _rounded_root,
-    "rcp": _plain(_reciprocal),
+    "rcp": _divide,
     "rsqrt": _plain(_in_double(lambda a: 1.0 / np.sqrt(a))),
     "ex2": _plain(np.exp2),
     "lg2": _plain(np.log2),
