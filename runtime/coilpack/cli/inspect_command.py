@@ -56,9 +56,14 @@ def _print(path: Path, description: Description) -> None:
     if description["functions"]:
         rows = [(f["name"], _signature(f["inputs"]), _signature(f["outputs"])) for f in description["functions"]]
         print_table("Functions", ("name", "inputs", "outputs"), rows)
+    # PTX and machine code of one target hold the same kernels: one table serves both.
+    tables: dict[tuple[str, tuple[tuple[object, ...], ...]], list[str]] = {}
     for executable in description["executables"]:
-        title = f"Kernels for {executable['target']} ({executable['image']}, {executable['bytes']} bytes)"
-        print_table(title, ("#", "name", "symbol", "block", "shared", "bindings", "constants"), _rows(executable))
+        images = tables.setdefault((executable["target"], tuple(_rows(executable))), [])
+        images.append(f"{executable['image']}, {executable['bytes']} bytes")
+    for (target, kernels), images in tables.items():
+        title = f"Kernels for {target} ({'; '.join(images)})"
+        print_table(title, ("#", "name", "symbol", "block", "shared", "bindings", "constants"), kernels)
     sources = [export["name_source"] for executable in description["executables"] for export in executable["exports"]]
     if fallbacks := sources.count("kernel_name"):
         click.echo(f"{fallbacks} of {len(sources)} kernels have no export_name in the file: kernel_name stands for it")
