@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from small_models import MODELS  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
 
-ROWS = {**MODELS, **KERNELS}
+_QUICKSTART = runpy.run_path(str(Path(__file__).parents[2] / "samples" / "quickstart" / "model.py"))
+SAMPLES = {f"quickstart_{name}": _QUICKSTART[name] for name in ("square", "perceptron")}
+ROWS = {**MODELS, **KERNELS, **SAMPLES}
 
 # Relative to the reference's norm, by the coarsest element type that takes part.
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
