@@ -78,9 +78,7 @@ def compile_target(
     torch.set_float32_matmul_precision(options.float32_matmul_precision)
     weights = Weights(elsewhere)
     functions: list[ir.Function] = []
-    kernels: list[ir.Kernel] = []
-    sources: list[KernelSource] = []
-    compiled: list[LoweredKernel] = []
+    kernels: list[_Kernel] = []
     compiler = KernelCompiler(
         target,
         ptx_version=options.ptx_version,
@@ -90,52 +88,52 @@ def compile_target(
     )
     with target_device(target), compiler:
         for name, program in programs.items():
-            captured = _Function(name, program, weights, options, compiler, progress).compile()
-            functions.append(captured.function)
-            kernels.extend(captured.kernels)
-            sources.extend(captured.sources)
-            compiled.extend(captured.compiled)
-        compiled = _with_unique_symbols(compiler, [kernel.export_name for kernel in kernels], sources, compiled)
+            function, own = _Function(name, program, weights, options, compiler, progress).compile()
+            functions.append(function)
+            kernels.extend(own)
+        kernels = _with_unique_symbols(compiler, kernels)
     images = tuple(
         ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in options.image_kinds
     )
-    executables = {image.entry: _executable(image.kind, kernels, compiled) for image in images}
+    executables = {image.entry: _executable(image.kind, kernels) for image in images}
     used = {op.storage for f in functions for op in f.operations if isinstance(op, ir.Parameter)}
     program_ir = ir.Program(
         producer=PRODUCER,
         signatures=tuple(f.signature for f in functions),
         storages=tuple(sorted(used, key=lambda s: s.name)),
-        targets=(ir.Target(target.ptx_name, images, tuple(kernels), tuple(functions)),),
+        targets=(ir.Target(target.ptx_name, images, tuple(k.kernel for k in kernels), tuple(functions)),),
     )
     return TargetBundle(program_ir, executables, {s.name: weights.storages[s.name] for s in program_ir.storages})
 
 
-def _with_unique_symbols(
-    compiler: KernelCompiler,
-    export_names: Sequence[str],
-    sources: Sequence[KernelSource],
-    compiled: Sequence[LoweredKernel],
-) -> list[LoweredKernel]:
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel of the program, what it was compiled from, and what came of that."""
+
+    kernel: ir.Kernel
+    source: KernelSource
+    lowered: LoweredKernel
+
+
+def _with_unique_symbols(compiler: KernelCompiler, kernels: Sequence[_Kernel]) -> list[_Kernel]:
     """All kernels of an executable, each with a symbol of its own.
 
     Each function's symbols are unique by themselves. Where names of two functions meet in one symbol (`a$b`, `a_b`),
     those that must give way are compiled again under their new one.
     """
-    symbols = unique_kernel_names(export_names)
-    moved = {i: symbol for i, symbol in enumerate(symbols) if symbol != sources[i].kernel_name}
-    again = compiler.compile([replace(sources[i], kernel_name=symbol) for i, symbol in moved.items()])
-    renamed = dict(zip(moved, again, strict=True))
-    return [renamed.get(i, kernel) for i, kernel in enumerate(compiled)]
-
-
-@dataclass
-class _Compiled:
-    """One function with its kernels, in the same order three times."""
-
-    function: ir.Function
-    kernels: list[ir.Kernel]
-    sources: list[KernelSource]
-    compiled: list[LoweredKernel]
+    symbols = unique_kernel_names([k.kernel.export_name for k in kernels])
+    moved = {
+        k.kernel.export_name: replace(k.source, kernel_name=symbol)
+        for k, symbol in zip(kernels, symbols, strict=True)
+        if symbol != k.source.kernel_name
+    }
+    again = dict(zip(moved, compiler.compile(list(moved.values())), strict=True))
+    return [
+        replace(k, source=moved[k.kernel.export_name], lowered=again[k.kernel.export_name])
+        if k.kernel.export_name in moved
+        else k
+        for k in kernels
+    ]
 
 
 @dataclass
@@ -153,7 +151,7 @@ class _Function:
     def target(self) -> Target:
         return self.compiler.target
 
-    def compile(self) -> _Compiled:
+    def compile(self) -> tuple[ir.Function, list[_Kernel]]:
         """Captures and compiles; when a kernel needs more than the target has, again with smaller tiles.
 
         The estimate that chose a template's tiles is not exact, so its budget shrinks until the kernels fit; attention
@@ -169,7 +167,7 @@ class _Function:
                 last = error
         raise last
 
-    def _attempt(self, budget: int, fuse_attention: bool) -> _Compiled:
+    def _attempt(self, budget: int, fuse_attention: bool) -> tuple[ir.Function, list[_Kernel]]:
         self.progress(f"{self.name}: tracing for {self.target.name}")
         with torch.no_grad():
             # Functionalises, and leaves the original as it is for another attempt.
@@ -178,21 +176,26 @@ class _Function:
         host = run_inductor(
             retrace(program, fuse_attention=fuse_attention), self.target, StaticChoices(self.target, budget)
         )
-        captured = list(host.kernels.values())
+        kernels = self._compile_kernels(list(host.kernels.values()))
+        bound = {
+            name: BoundKernel(made.kernel, tuple(p.name for p in made.lowered.parameters))
+            for name, made in zip(host.kernels, kernels, strict=True)
+        }
+        constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
+        function = build_function(signature, host, bindings, constants, bound)
+        return PlanMemory().run(function), kernels
+
+    def _compile_kernels(self, captured: Sequence[CapturedKernel]) -> list[_Kernel]:
         names = [f"{self.name}_dispatch_{ordinal}_{k.name}" for ordinal, k in enumerate(captured)]
         sources = [_source(k, symbol) for k, symbol in zip(captured, unique_kernel_names(names), strict=True)]
         self.progress(f"{self.name}: compiling {len(sources)} kernels for {self.target.name}")
         compiled = self.compiler.compile(sources)
-        for made in compiled:
-            _check_launch(made)
-        bound = {
-            k.name: BoundKernel(_kernel(name, c), tuple(p.name for p in c.parameters))
-            for k, name, c in zip(captured, names, compiled, strict=True)
-        }
-        constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
-        function = build_function(signature, host, bindings, constants, bound)
-        planned = PlanMemory().run(function)
-        return _Compiled(planned, [b.kernel for b in bound.values()], sources, compiled)
+        for lowered in compiled:
+            _check_launch(lowered)
+        return [
+            _Kernel(_program_kernel(name, lowered), source, lowered)
+            for name, source, lowered in zip(names, sources, compiled, strict=True)
+        ]
 
     def _interface(self, program: torch.export.ExportedProgram) -> tuple[ir.Signature, list[WeightRef | int]]:
         """The signature, and what each placeholder is: a weight, or an input by number."""
@@ -258,7 +261,7 @@ def _check_launch(kernel: LoweredKernel) -> None:
         raise UnsupportedError(f"kernel {kernel.kernel_name!r} needs {what}, which a package cannot ask for yet")
 
 
-def _kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
+def _program_kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
     """The kernel of the program; a pointer that the code never follows counts as read."""
     parameters: list[ir.KernelParameter] = [
         ir.PointerParameter(parameter.dtype, access or ir.Access.READ, parameter.alignment)
@@ -269,15 +272,15 @@ def _kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
     return ir.Kernel(export_name, tuple(parameters))
 
 
-def _executable(kind: ir.ImageKind, kernels: Sequence[ir.Kernel], compiled: Sequence[LoweredKernel]) -> bytes:
+def _executable(kind: ir.ImageKind, kernels: Sequence[_Kernel]) -> bytes:
     """The executable of all kernels, one module for each distinct image."""
     modules: dict[bytes, int] = {}
     exports = []
-    for ordinal, (kernel, made) in enumerate(zip(kernels, compiled, strict=True)):
-        image = made.ptx.encode() if kind is ir.ImageKind.PTX else made.cubin
+    for ordinal, made in enumerate(kernels):
+        image = made.lowered.ptx.encode() if kind is ir.ImageKind.PTX else made.lowered.cubin
         assert image is not None
         module = modules.setdefault(image, len(modules))
-        exports.append(replace(_export(ordinal, kernel, made), module_ordinal=module))
+        exports.append(replace(_export(ordinal, made.kernel, made.lowered), module_ordinal=module))
     return write_executable(Executable(tuple(modules), tuple(exports)))
 
 

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from coilpack.runtime.errors import InputError
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ComputeCapability:
@@ -166,3 +168,17 @@ class Device(Protocol):
 
     def synchronize(self, stream: int) -> None:
         """Blocks until all work queued on `stream` is done; `DeviceError` when any of it failed."""
+
+
+def check_parameters(kernel: Kernel, parameters: Sequence[bytes]) -> None:
+    """Compares the number and sizes of parameter bytes with the kernel's layout.
+
+    Raises:
+        InputError: they differ.
+    """
+    layout = kernel.parameter_layout
+    if len(parameters) != len(layout):
+        raise InputError(f"kernel {kernel.name}: takes {len(layout)} parameters, {len(parameters)} were given")
+    for index, (value, (_, size)) in enumerate(zip(parameters, layout, strict=True)):
+        if len(value) != size:
+            raise InputError(f"kernel {kernel.name}: parameter {index} has {size} bytes, {len(value)} were given")

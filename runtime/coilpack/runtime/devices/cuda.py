@@ -17,7 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from coilpack.runtime.devices.base import Buffer, ComputeCapability, Kernel, Launch, LaunchConfig, Module
+from coilpack.runtime.devices.base import (
+    Buffer,
+    ComputeCapability,
+    Kernel,
+    Launch,
+    LaunchConfig,
+    Module,
+    check_parameters,
+)
 from coilpack.runtime.devices.cuda_driver import (
     call,
     driver,
@@ -27,7 +35,7 @@ from coilpack.runtime.devices.cuda_driver import (
     stream_object,
     version_text,
 )
-from coilpack.runtime.devices.cuda_module import CudaKernel, CudaLaunch, CudaModule, NoLaunch, check_parameters
+from coilpack.runtime.devices.cuda_module import CudaKernel, CudaLaunch, CudaModule, NoLaunch
 from coilpack.runtime.errors import DeviceError, InputError, TargetMismatchError
 from coilpack.runtime.images import describe_image
 from coilpack.runtime.targets import Architecture

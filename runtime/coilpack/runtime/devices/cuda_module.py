@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from coilpack.runtime.devices.base import Kernel, LaunchConfig
+from coilpack.runtime.devices.base import LaunchConfig
 from coilpack.runtime.devices.cuda_driver import call, driver, failure, stream_object
-from coilpack.runtime.errors import DeviceError, InputError, NotFoundError
+from coilpack.runtime.errors import DeviceError, NotFoundError
 
 if TYPE_CHECKING:
     from coilpack.runtime.devices.cuda import CudaDevice
@@ -123,20 +123,6 @@ def _layout(function: Any, name: str) -> tuple[tuple[int, int], ...]:
             raise failure(code, f"reading the parameters of kernel {name}")
         offset, size = place
         layout.append((int(offset), int(size)))
-
-
-def check_parameters(kernel: Kernel, parameters: Sequence[bytes]) -> None:
-    """Compares the number and sizes of parameter bytes with the kernel's layout.
-
-    Raises:
-        InputError: they differ.
-    """
-    layout = kernel.parameter_layout
-    if len(parameters) != len(layout):
-        raise InputError(f"kernel {kernel.name}: takes {len(layout)} parameters, {len(parameters)} were given")
-    for index, (value, (_, size)) in enumerate(zip(parameters, layout, strict=True)):
-        if len(value) != size:
-            raise InputError(f"kernel {kernel.name}: parameter {index} has {size} bytes, {len(value)} were given")
 
 
 class NoLaunch:

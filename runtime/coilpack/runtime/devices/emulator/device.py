@@ -11,7 +11,15 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from coilpack.runtime.devices.base import Buffer, ComputeCapability, Kernel, Launch, LaunchConfig, Module
+from coilpack.runtime.devices.base import (
+    Buffer,
+    ComputeCapability,
+    Kernel,
+    Launch,
+    LaunchConfig,
+    Module,
+    check_parameters,
+)
 from coilpack.runtime.devices.emulator.code import Code
 from coilpack.runtime.devices.emulator.executor import Executor, chunk_size
 from coilpack.runtime.devices.emulator.frame import WARP, Checks, Frame, Launched
@@ -271,7 +279,7 @@ class Emulator:
             InputError: a count or size differs from the kernel's layout, or the geometry is over the limits.
         """
         assert isinstance(kernel, EmulatorKernel), "a kernel of another device"
-        _check_parameters(kernel, parameters)
+        check_parameters(kernel, parameters)
         self._check_geometry(kernel, config)
         return EmulatorLaunch(self, kernel, config, parameters)
 
@@ -325,15 +333,6 @@ class Emulator:
 
     def synchronize(self, stream: int) -> None:
         """Does nothing: all work is done."""
-
-
-def _check_parameters(kernel: EmulatorKernel, parameters: Sequence[bytes]) -> None:
-    layout = kernel.parameter_layout
-    if len(parameters) != len(layout):
-        raise InputError(f"kernel {kernel.name}: takes {len(layout)} parameters, {len(parameters)} were given")
-    for index, (value, (_, size)) in enumerate(zip(parameters, layout, strict=True)):
-        if len(value) != size:
-            raise InputError(f"kernel {kernel.name}: parameter {index} has {size} bytes, {len(value)} were given")
 
 
 @functools.cache
