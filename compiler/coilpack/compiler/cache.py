@@ -14,7 +14,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -45,6 +45,14 @@ def content_key(**parts: object) -> str:
     """
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def source_hash(files: Iterable[Path]) -> str:
+    """SHA-256, in hex, of the content of source files, so that what changed code makes has another key."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 class Cache:

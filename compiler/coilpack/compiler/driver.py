@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import os
 import queue
 import tempfile
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from coilpack.compiler import PRODUCER
 from coilpack.compiler.bundle import StorageContent, TargetBundle
-from coilpack.compiler.cache import Cache, content_key, default_directory
+from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
 from coilpack.compiler.pt2 import Pt2File
 from coilpack.compiler.target_process import Processes, Progress, Work, compile_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
@@ -233,13 +233,11 @@ def _bundle_key(work: Work, target: Target) -> str:
     )
 
 
+@functools.cache
 def _own_code() -> str:
     """A hash of the source of compiler and runtime, so that a changed compiler or writer compiles again."""
     roots = [Path(__file__).parent, Path(errors.__file__).parent]
-    digest = hashlib.sha256()
-    for path in sorted(file for root in roots for file in root.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return source_hash(file for root in roots for file in root.rglob("*.py"))
 
 
 # --- emitters ---

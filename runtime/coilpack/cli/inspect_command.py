@@ -11,11 +11,9 @@ import click
 from coilpack.cli.describe import Description, describe
 from coilpack.cli.terminal import print_table
 from coilpack.runtime.errors import InputError
-from coilpack.runtime.executable.reader import is_executable
-from coilpack.runtime.files import map_file
+from coilpack.runtime.files import file_kind, map_file
 from coilpack.runtime.package import Package
 from coilpack.runtime.program.text import print_program
-from coilpack.runtime.vmfb import is_vmfb
 
 
 @click.command()
@@ -41,8 +39,7 @@ def command(file: Path, as_json: bool, as_text: bool) -> None:
 
 
 def _program_text(path: Path) -> str:
-    data = map_file(path)
-    if is_executable(data) or is_vmfb(data):
+    if file_kind(map_file(path), str(path)) != "package":
         raise InputError(f"{path}: only packages hold a program that has a text form")
     with Package.open(path) as package:
         return print_program(package.program)

@@ -21,8 +21,6 @@ EXECUTABLE_IDENTIFIER: Final = b"CDA1"
 EXECUTABLE_VERSION: Final = 0
 EXECUTABLE_HEADER: Final = struct.Struct("<4sIQ48s")
 """Magic, version, size of the content behind the header in bytes, 48 zero bytes."""
-EXECUTABLE_ALIGNMENT: Final = 64
-"""IREE aligns an executable to this many bytes in memory and in its module archives."""
 
 MAX_BINDINGS: Final = 16
 """Buffers that a kernel may be given (`IREE_HAL_CUDA_MAX_DISPATCH_BINDING_COUNT`)."""
@@ -49,9 +47,6 @@ ZIP_STORED: Final = 0
 
 # Images.
 ELF_MAGIC: Final = b"\x7fELF"
-
-EXECUTABLE_SUFFIX: Final = ".cda1"
-MODULE_SUFFIX: Final = ".vmfb"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import torch
 from coilpack.compiler.capture.host_graph import HostGraph, dispatch
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
+from coilpack.runtime.layout import ArrayType
 from coilpack.runtime.program import ir
 
 
@@ -40,13 +41,6 @@ def tensor_type(tensor: Any, what: str) -> ir.TensorType:
     if not all(isinstance(size, int) for size in sizes):
         raise UnsupportedError(f"{what} has a dynamic size {tuple(tensor.shape)}; export the model with static shapes")
     return ir.TensorType(dtype, tuple(tensor.shape), tuple(tensor.stride()))
-
-
-def extent_bytes(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
-    """Bytes from the first to the end of the last element of a strided array; 0 if it has no elements."""
-    if 0 in shape:
-        return 0
-    return (1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))) * itemsize
 
 
 def build_function(
@@ -125,7 +119,7 @@ class _Builder:
         shape, strides = map(tuple, node.args[:2])  # type: ignore[arg-type]
         dtype = DType.from_numpy_name(str(node.kwargs["dtype"]).removeprefix("torch."))
         value = ir.Value(node.name, ir.TensorType(dtype, shape, strides))
-        nbytes = extent_bytes(shape, strides, dtype.itemsize)
+        nbytes = ArrayType(dtype, shape, strides).span_nbytes
         self.operations.append(ir.Alloc(value, ir.AllocSpace.ARENA, nbytes))
         self.define(node, value)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from coilpack.compiler import _triton_compat as triton
-from coilpack.compiler.cache import Cache, content_key
+from coilpack.compiler.cache import Cache, content_key, source_hash
 from coilpack.compiler.kernels.assemble import assemble, find_ptxas
 from coilpack.compiler.kernels.lowered import LoweredKernel, check_resources
 from coilpack.compiler.kernels.normalize import normalize_ptx
@@ -208,9 +207,7 @@ class KernelCompiler:
 @functools.cache
 def _own_code() -> str:
     """The hash of the code that makes kernels, so that a changed compiler does not serve what an older one made."""
-    package = Path(__file__).parent
-    files = sorted([*package.glob("*.py"), Path(triton.__file__ or "")])
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return source_hash([*Path(__file__).parent.glob("*.py"), Path(triton.__file__ or "")])
 
 
 def lower_many(
