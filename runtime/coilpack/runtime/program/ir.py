@@ -66,32 +66,72 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
+class Global:
+    """Memory that lives across calls, `nbytes` in each context; it starts as a copy of `initial`, or as zeros."""
+
+    name: str
+    nbytes: int
+    initial: Storage | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SizeSymbol:
-    """A size fixed at call time: dimension `dim` of input number `input`, within [minimum, maximum]."""
+    """An integer fixed at call time, within [minimum, maximum].
+
+    It is read off dimension `dim` of input number `input`, which is a * symbol + b with constants a > 0 and b; or it is
+    the value of that input, an integer, where `dim` is None.
+    """
 
     name: str
     input: int
-    dim: int
+    dim: int | None
     minimum: int
     maximum: int
 
 
+INTEGER_TYPE = TensorType(DType.i64, (), ())  # what stands for the type of an integer argument
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An input or output as callers see it; `name` may be empty."""
+    """An input or output as callers see it; `name` may be empty.
+
+    Where `value` is given, it is an integer of the host and no array: an input that defines the symbol `value`, or an
+    output that is computed from the sizes. Its type is `INTEGER_TYPE`.
+    """
 
     name: str
     type: TensorType
+    value: Expr | None = None
+
+
+class GuardKind(enum.Enum):
+    """How the two sides of a guard compare; values are the wire codes."""
+
+    EQUAL = 1
+    NOT_EQUAL = 2
+    LESS_EQUAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A relation between sizes under which the function was compiled; a call that breaks it is refused."""
+
+    kind: GuardKind
+    lhs: Expr
+    rhs: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What callers see of the function `name`."""
+    """What callers see of the function `name`; where it is `random`, a call needs a seed."""
 
     name: str
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     symbols: tuple[SizeSymbol, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    random: bool = False
 
 
 class Access(enum.Flag):
@@ -122,10 +162,16 @@ KernelParameter = PointerParameter | ScalarParameter
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """How the export `export_name` of the executable is called: its parameters in the image's order."""
+    """How the export `export_name` of the executable is called: its parameters in the image's order.
+
+    All workgroups of a `cooperative` kernel must be resident at once. `grid` is what launches it by itself, over
+    symbols `p<i>` that stand for the value of scalar parameter i; None where only dispatches say the grid.
+    """
 
     export_name: str
     parameters: tuple[KernelParameter, ...]
+    cooperative: bool = False
+    grid: tuple[Expr, Expr, Expr] | None = None
 
 
 # --- operations ---
@@ -209,8 +255,49 @@ class Fill(Operation):
 
 
 @dataclass(frozen=True, slots=True)
+class GetGlobal(Operation):
+    """`result` = the bytes of `global_` from `byte_offset` on, which may be written."""
+
+    mnemonic: ClassVar[str] = "get_global"
+    result: Value
+    global_: Global
+    byte_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSeeds(Operation):
+    """`result` = a row of i64 seeds drawn from the call's seed, as `torch.randint` draws them on a CUDA device.
+
+    Element i is made of the first two words of Philox4x32-10 with the call's seed as key, subsequence i and offset
+    `philox_offset` (in 32-bit words, a multiple of 4).
+    """
+
+    mnemonic: ClassVar[str] = "random_seeds"
+    result: Value
+    philox_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul(Operation):
+    """`target` = `alpha` * `lhs` @ `rhs` + `beta` * `addend`, by the device's library of matrix products.
+
+    Two dimensions, or three for a batch; the innermost two row- or column-major. The addend, of the target's element
+    type, has the target's shape, broadcast by strides of 0. f32 products may be rounded to TF32 where `tf32` says so.
+    """
+
+    mnemonic: ClassVar[str] = "matmul"
+    target: Value
+    lhs: Value
+    rhs: Value
+    addend: Value | None = None
+    alpha: float = 1.0
+    beta: float = 0.0
+    tf32: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Return(Operation):
-    """Ends the function with its outputs."""
+    """Ends the function with its outputs: one value for each that is an array, in order."""
 
     mnemonic: ClassVar[str] = "return"
     values: tuple[Value, ...]
@@ -274,6 +361,7 @@ class Program:
     signatures: tuple[Signature, ...]
     storages: tuple[Storage, ...]
     targets: tuple[Target, ...] = field(default=())
+    globals: tuple[Global, ...] = field(default=())
 
     def signature(self, name: str) -> Signature:
         """The signature of the function `name`; `NotFoundError` where there is none."""
@@ -285,7 +373,7 @@ class Program:
 
 def results(operation: Operation) -> Iterator[Value]:
     """The value that an operation defines, if it defines one."""
-    if isinstance(operation, Parameter | Alloc | View):
+    if isinstance(operation, Parameter | Alloc | View | GetGlobal | RandomSeeds):
         yield operation.result
 
 
@@ -299,5 +387,9 @@ def operands(operation: Operation) -> Iterator[Value]:
         yield from (operation.source, operation.target)
     elif isinstance(operation, Fill):
         yield operation.target
+    elif isinstance(operation, Matmul):
+        yield from (operation.target, operation.lhs, operation.rhs)
+        if operation.addend is not None:
+            yield operation.addend
     elif isinstance(operation, Return):
         yield from operation.values

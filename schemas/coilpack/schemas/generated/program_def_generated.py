@@ -42,6 +42,13 @@ class ExprKind(object):
     Max = 8
 
 
+class GuardKind(object):
+    invalid = 0
+    Equal = 1
+    NotEqual = 2
+    LessEqual = 3
+
+
 class ParameterKind(object):
     invalid = 0
     Pointer = 1
@@ -71,6 +78,9 @@ class OperationBody(object):
     Copy = 5
     Fill = 6
     Return = 7
+    GetGlobal = 8
+    RandomSeeds = 9
+    Matmul = 10
 
 def OperationBodyCreator(unionType, table):
     from flatbuffers.table import Table
@@ -90,6 +100,12 @@ def OperationBodyCreator(unionType, table):
         return FillT.InitFromBuf(table.Bytes, table.Pos)
     if unionType == OperationBody.Return:
         return ReturnT.InitFromBuf(table.Bytes, table.Pos)
+    if unionType == OperationBody.GetGlobal:
+        return GetGlobalT.InitFromBuf(table.Bytes, table.Pos)
+    if unionType == OperationBody.RandomSeeds:
+        return RandomSeedsT.InitFromBuf(table.Bytes, table.Pos)
+    if unionType == OperationBody.Matmul:
+        return MatmulT.InitFromBuf(table.Bytes, table.Pos)
     return None
 
 
@@ -460,6 +476,131 @@ class StorageT(object):
         return storage
 
 
+class Global(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset: int = 0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = Global()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsGlobal(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    @classmethod
+    def GlobalBufferHasIdentifier(cls, buf, offset, size_prefixed=False):
+        return flatbuffers.util.BufferHasIdentifier(buf, offset, b"\x43\x4C\x50\x31", size_prefixed=size_prefixed)
+
+    # Global
+    def Init(self, buf: bytes, pos: int):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # Global
+    def Name(self) -> Optional[str]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
+    # Global
+    def Nbytes(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # Global
+    def HasInitial(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
+    # Global
+    def Initial(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+def GlobalStart(builder: flatbuffers.Builder):
+    builder.StartObject(4)
+
+def GlobalAddName(builder: flatbuffers.Builder, name: int):
+    builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(name), 0)
+
+def GlobalAddNbytes(builder: flatbuffers.Builder, nbytes: int):
+    builder.PrependUint64Slot(1, nbytes, 0)
+
+def GlobalAddHasInitial(builder: flatbuffers.Builder, hasInitial: bool):
+    builder.PrependBoolSlot(2, hasInitial, 0)
+
+def GlobalAddInitial(builder: flatbuffers.Builder, initial: int):
+    builder.PrependUint32Slot(3, initial, 0)
+
+def GlobalEnd(builder: flatbuffers.Builder) -> int:
+    return builder.EndObject()
+
+
+
+class GlobalT(object):
+
+    # GlobalT
+    def __init__(
+        self,
+        name = None,
+        nbytes = 0,
+        hasInitial = False,
+        initial = 0,
+    ):
+        self.name = name  # type: Optional[str]
+        self.nbytes = nbytes  # type: int
+        self.hasInitial = hasInitial  # type: bool
+        self.initial = initial  # type: int
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        global_ = Global()
+        global_.Init(buf, pos)
+        return cls.InitFromObj(global_)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, global_):
+        x = GlobalT()
+        x._UnPack(global_)
+        return x
+
+    # GlobalT
+    def _UnPack(self, global_):
+        if global_ is None:
+            return
+        self.name = global_.Name()
+        self.nbytes = global_.Nbytes()
+        self.hasInitial = global_.HasInitial()
+        self.initial = global_.Initial()
+
+    # GlobalT
+    def Pack(self, builder):
+        if self.name is not None:
+            name = builder.CreateString(self.name)
+        GlobalStart(builder)
+        if self.name is not None:
+            GlobalAddName(builder, name)
+        GlobalAddNbytes(builder, self.nbytes)
+        GlobalAddHasInitial(builder, self.hasInitial)
+        GlobalAddInitial(builder, self.initial)
+        global_ = GlobalEnd(builder)
+        return global_
+
+
 class Symbol(object):
     __slots__ = ['_tab']
 
@@ -517,8 +658,15 @@ class Symbol(object):
             return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
         return 0
 
+    # Symbol
+    def IsValue(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def SymbolStart(builder: flatbuffers.Builder):
-    builder.StartObject(5)
+    builder.StartObject(6)
 
 def SymbolAddName(builder: flatbuffers.Builder, name: int):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(name), 0)
@@ -535,6 +683,9 @@ def SymbolAddMinimum(builder: flatbuffers.Builder, minimum: int):
 def SymbolAddMaximum(builder: flatbuffers.Builder, maximum: int):
     builder.PrependInt64Slot(4, maximum, 0)
 
+def SymbolAddIsValue(builder: flatbuffers.Builder, isValue: bool):
+    builder.PrependBoolSlot(5, isValue, 0)
+
 def SymbolEnd(builder: flatbuffers.Builder) -> int:
     return builder.EndObject()
 
@@ -550,12 +701,14 @@ class SymbolT(object):
         dim = 0,
         minimum = 0,
         maximum = 0,
+        isValue = False,
     ):
         self.name = name  # type: Optional[str]
         self.input = input  # type: int
         self.dim = dim  # type: int
         self.minimum = minimum  # type: int
         self.maximum = maximum  # type: int
+        self.isValue = isValue  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -583,6 +736,7 @@ class SymbolT(object):
         self.dim = symbol.Dim()
         self.minimum = symbol.Minimum()
         self.maximum = symbol.Maximum()
+        self.isValue = symbol.IsValue()
 
     # SymbolT
     def Pack(self, builder):
@@ -595,6 +749,7 @@ class SymbolT(object):
         SymbolAddDim(builder, self.dim)
         SymbolAddMinimum(builder, self.minimum)
         SymbolAddMaximum(builder, self.maximum)
+        SymbolAddIsValue(builder, self.isValue)
         symbol = SymbolEnd(builder)
         return symbol
 
@@ -638,14 +793,34 @@ class Argument(object):
             return obj
         return None
 
+    # Argument
+    def IsInteger(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
+    # Argument
+    def Value(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def ArgumentStart(builder: flatbuffers.Builder):
-    builder.StartObject(2)
+    builder.StartObject(4)
 
 def ArgumentAddName(builder: flatbuffers.Builder, name: int):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(name), 0)
 
 def ArgumentAddType(builder: flatbuffers.Builder, type: int):
     builder.PrependUOffsetTRelativeSlot(1, flatbuffers.number_types.UOffsetTFlags.py_type(type), 0)
+
+def ArgumentAddIsInteger(builder: flatbuffers.Builder, isInteger: bool):
+    builder.PrependBoolSlot(2, isInteger, 0)
+
+def ArgumentAddValue(builder: flatbuffers.Builder, value: int):
+    builder.PrependUint32Slot(3, value, 0)
 
 def ArgumentEnd(builder: flatbuffers.Builder) -> int:
     return builder.EndObject()
@@ -663,9 +838,13 @@ class ArgumentT(object):
         self,
         name = None,
         type = None,
+        isInteger = False,
+        value = 0,
     ):
         self.name = name  # type: Optional[str]
         self.type = type  # type: Optional[TensorTypeT]
+        self.isInteger = isInteger  # type: bool
+        self.value = value  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -691,6 +870,8 @@ class ArgumentT(object):
         self.name = argument.Name()
         if argument.Type() is not None:
             self.type = TensorTypeT.InitFromObj(argument.Type())
+        self.isInteger = argument.IsInteger()
+        self.value = argument.Value()
 
     # ArgumentT
     def Pack(self, builder):
@@ -703,8 +884,80 @@ class ArgumentT(object):
             ArgumentAddName(builder, name)
         if self.type is not None:
             ArgumentAddType(builder, type)
+        ArgumentAddIsInteger(builder, self.isInteger)
+        ArgumentAddValue(builder, self.value)
         argument = ArgumentEnd(builder)
         return argument
+
+
+class Guard(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def SizeOf(cls) -> int:
+        return 12
+
+    # Guard
+    def Init(self, buf: bytes, pos: int):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # Guard
+    def Lhs(self): return self._tab.Get(flatbuffers.number_types.Uint32Flags, self._tab.Pos + flatbuffers.number_types.UOffsetTFlags.py_type(0))
+    # Guard
+    def Rhs(self): return self._tab.Get(flatbuffers.number_types.Uint32Flags, self._tab.Pos + flatbuffers.number_types.UOffsetTFlags.py_type(4))
+    # Guard
+    def Kind(self): return self._tab.Get(flatbuffers.number_types.Uint8Flags, self._tab.Pos + flatbuffers.number_types.UOffsetTFlags.py_type(8))
+
+def CreateGuard(builder, lhs, rhs, kind):
+    builder.Prep(4, 12)
+    builder.Pad(3)
+    builder.PrependUint8(kind)
+    builder.PrependUint32(rhs)
+    builder.PrependUint32(lhs)
+    return builder.Offset()
+
+
+class GuardT(object):
+
+    # GuardT
+    def __init__(
+        self,
+        lhs = 0,
+        rhs = 0,
+        kind = 0,
+    ):
+        self.lhs = lhs  # type: int
+        self.rhs = rhs  # type: int
+        self.kind = kind  # type: int
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        guard = Guard()
+        guard.Init(buf, pos)
+        return cls.InitFromObj(guard)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, guard):
+        x = GuardT()
+        x._UnPack(guard)
+        return x
+
+    # GuardT
+    def _UnPack(self, guard):
+        if guard is None:
+            return
+        self.lhs = guard.Lhs()
+        self.rhs = guard.Rhs()
+        self.kind = guard.Kind()
+
+    # GuardT
+    def Pack(self, builder):
+        return CreateGuard(builder, self.lhs, self.rhs, self.kind)
 
 
 class Signature(object):
@@ -831,8 +1084,38 @@ class Signature(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
         return o == 0
 
+    # Signature
+    def Guards(self, j: int) -> Optional[Guard]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            x = self._tab.Vector(o)
+            x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 12
+            obj = Guard()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # Signature
+    def GuardsLength(self) -> int:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Signature
+    def GuardsIsNone(self) -> bool:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        return o == 0
+
+    # Signature
+    def Random(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(16))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def SignatureStart(builder: flatbuffers.Builder):
-    builder.StartObject(5)
+    builder.StartObject(7)
 
 def SignatureAddName(builder: flatbuffers.Builder, name: int):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(name), 0)
@@ -861,6 +1144,15 @@ def SignatureAddOutputs(builder: flatbuffers.Builder, outputs: int):
 def SignatureStartOutputsVector(builder, numElems: int) -> int:
     return builder.StartVector(4, numElems, 4)
 
+def SignatureAddGuards(builder: flatbuffers.Builder, guards: int):
+    builder.PrependUOffsetTRelativeSlot(5, flatbuffers.number_types.UOffsetTFlags.py_type(guards), 0)
+
+def SignatureStartGuardsVector(builder, numElems: int) -> int:
+    return builder.StartVector(12, numElems, 4)
+
+def SignatureAddRandom(builder: flatbuffers.Builder, random: bool):
+    builder.PrependBoolSlot(6, random, 0)
+
 def SignatureEnd(builder: flatbuffers.Builder) -> int:
     return builder.EndObject()
 
@@ -880,12 +1172,16 @@ class SignatureT(object):
         symbols = None,
         inputs = None,
         outputs = None,
+        guards = None,
+        random = False,
     ):
         self.name = name  # type: Optional[str]
         self.expressions = expressions  # type: Optional[List[ExprT]]
         self.symbols = symbols  # type: Optional[List[SymbolT]]
         self.inputs = inputs  # type: Optional[List[ArgumentT]]
         self.outputs = outputs  # type: Optional[List[ArgumentT]]
+        self.guards = guards  # type: Optional[List[GuardT]]
+        self.random = random  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -941,6 +1237,15 @@ class SignatureT(object):
                 else:
                     argument_ = ArgumentT.InitFromObj(signature.Outputs(i))
                     self.outputs.append(argument_)
+        if not signature.GuardsIsNone():
+            self.guards = []
+            for i in range(signature.GuardsLength()):
+                if signature.Guards(i) is None:
+                    self.guards.append(None)
+                else:
+                    guard_ = GuardT.InitFromObj(signature.Guards(i))
+                    self.guards.append(guard_)
+        self.random = signature.Random()
 
     # SignatureT
     def Pack(self, builder):
@@ -975,6 +1280,11 @@ class SignatureT(object):
             for i in reversed(range(len(self.outputs))):
                 builder.PrependUOffsetTRelative(outputslist[i])
             outputs = builder.EndVector()
+        if self.guards is not None:
+            SignatureStartGuardsVector(builder, len(self.guards))
+            for i in reversed(range(len(self.guards))):
+                self.guards[i].Pack(builder)
+            guards = builder.EndVector()
         SignatureStart(builder)
         if self.name is not None:
             SignatureAddName(builder, name)
@@ -986,6 +1296,9 @@ class SignatureT(object):
             SignatureAddInputs(builder, inputs)
         if self.outputs is not None:
             SignatureAddOutputs(builder, outputs)
+        if self.guards is not None:
+            SignatureAddGuards(builder, guards)
+        SignatureAddRandom(builder, self.random)
         signature = SignatureEnd(builder)
         return signature
 
@@ -1071,6 +1384,174 @@ class KernelParameterT(object):
         return CreateKernelParameter(builder, self.kind, self.elementType, self.access, self.reserved, self.alignment)
 
 
+class LaunchRule(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset: int = 0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = LaunchRule()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsLaunchRule(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    @classmethod
+    def LaunchRuleBufferHasIdentifier(cls, buf, offset, size_prefixed=False):
+        return flatbuffers.util.BufferHasIdentifier(buf, offset, b"\x43\x4C\x50\x31", size_prefixed=size_prefixed)
+
+    # LaunchRule
+    def Init(self, buf: bytes, pos: int):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # LaunchRule
+    def Expressions(self, j: int) -> Optional[Expr]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            x = self._tab.Vector(o)
+            x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 24
+            obj = Expr()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # LaunchRule
+    def ExpressionsLength(self) -> int:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # LaunchRule
+    def ExpressionsIsNone(self) -> bool:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        return o == 0
+
+    # LaunchRule
+    def Grid(self, j: int):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # LaunchRule
+    def GridAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # LaunchRule
+    def GridLength(self) -> int:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # LaunchRule
+    def GridIsNone(self) -> bool:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        return o == 0
+
+def LaunchRuleStart(builder: flatbuffers.Builder):
+    builder.StartObject(2)
+
+def LaunchRuleAddExpressions(builder: flatbuffers.Builder, expressions: int):
+    builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(expressions), 0)
+
+def LaunchRuleStartExpressionsVector(builder, numElems: int) -> int:
+    return builder.StartVector(24, numElems, 8)
+
+def LaunchRuleAddGrid(builder: flatbuffers.Builder, grid: int):
+    builder.PrependUOffsetTRelativeSlot(1, flatbuffers.number_types.UOffsetTFlags.py_type(grid), 0)
+
+def LaunchRuleStartGridVector(builder, numElems: int) -> int:
+    return builder.StartVector(4, numElems, 4)
+
+def LaunchRuleEnd(builder: flatbuffers.Builder) -> int:
+    return builder.EndObject()
+
+
+try:
+    from typing import List
+except:
+    pass
+
+class LaunchRuleT(object):
+
+    # LaunchRuleT
+    def __init__(
+        self,
+        expressions = None,
+        grid = None,
+    ):
+        self.expressions = expressions  # type: Optional[List[ExprT]]
+        self.grid = grid  # type: Optional[List[int]]
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        launchRule = LaunchRule()
+        launchRule.Init(buf, pos)
+        return cls.InitFromObj(launchRule)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, launchRule):
+        x = LaunchRuleT()
+        x._UnPack(launchRule)
+        return x
+
+    # LaunchRuleT
+    def _UnPack(self, launchRule):
+        if launchRule is None:
+            return
+        if not launchRule.ExpressionsIsNone():
+            self.expressions = []
+            for i in range(launchRule.ExpressionsLength()):
+                if launchRule.Expressions(i) is None:
+                    self.expressions.append(None)
+                else:
+                    expr_ = ExprT.InitFromObj(launchRule.Expressions(i))
+                    self.expressions.append(expr_)
+        if not launchRule.GridIsNone():
+            if np is None:
+                self.grid = []
+                for i in range(launchRule.GridLength()):
+                    self.grid.append(launchRule.Grid(i))
+            else:
+                self.grid = launchRule.GridAsNumpy()
+
+    # LaunchRuleT
+    def Pack(self, builder):
+        if self.expressions is not None:
+            LaunchRuleStartExpressionsVector(builder, len(self.expressions))
+            for i in reversed(range(len(self.expressions))):
+                self.expressions[i].Pack(builder)
+            expressions = builder.EndVector()
+        if self.grid is not None:
+            if np is not None and type(self.grid) is np.ndarray:
+                grid = builder.CreateNumpyVector(self.grid)
+            else:
+                LaunchRuleStartGridVector(builder, len(self.grid))
+                for i in reversed(range(len(self.grid))):
+                    builder.PrependUint32(self.grid[i])
+                grid = builder.EndVector()
+        LaunchRuleStart(builder)
+        if self.expressions is not None:
+            LaunchRuleAddExpressions(builder, expressions)
+        if self.grid is not None:
+            LaunchRuleAddGrid(builder, grid)
+        launchRule = LaunchRuleEnd(builder)
+        return launchRule
+
+
 class Kernel(object):
     __slots__ = ['_tab']
 
@@ -1123,8 +1604,25 @@ class Kernel(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
         return o == 0
 
+    # Kernel
+    def Cooperative(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
+    # Kernel
+    def LaunchRule(self) -> Optional[LaunchRule]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            x = self._tab.Indirect(o + self._tab.Pos)
+            obj = LaunchRule()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
 def KernelStart(builder: flatbuffers.Builder):
-    builder.StartObject(2)
+    builder.StartObject(4)
 
 def KernelAddExportName(builder: flatbuffers.Builder, exportName: int):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(exportName), 0)
@@ -1135,12 +1633,18 @@ def KernelAddParameters(builder: flatbuffers.Builder, parameters: int):
 def KernelStartParametersVector(builder, numElems: int) -> int:
     return builder.StartVector(8, numElems, 4)
 
+def KernelAddCooperative(builder: flatbuffers.Builder, cooperative: bool):
+    builder.PrependBoolSlot(2, cooperative, 0)
+
+def KernelAddLaunchRule(builder: flatbuffers.Builder, launchRule: int):
+    builder.PrependUOffsetTRelativeSlot(3, flatbuffers.number_types.UOffsetTFlags.py_type(launchRule), 0)
+
 def KernelEnd(builder: flatbuffers.Builder) -> int:
     return builder.EndObject()
 
 
 try:
-    from typing import List
+    from typing import List, Optional
 except:
     pass
 
@@ -1151,9 +1655,13 @@ class KernelT(object):
         self,
         exportName = None,
         parameters = None,
+        cooperative = False,
+        launchRule = None,
     ):
         self.exportName = exportName  # type: Optional[str]
         self.parameters = parameters  # type: Optional[List[KernelParameterT]]
+        self.cooperative = cooperative  # type: bool
+        self.launchRule = launchRule  # type: Optional[LaunchRuleT]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1185,6 +1693,9 @@ class KernelT(object):
                 else:
                     kernelParameter_ = KernelParameterT.InitFromObj(kernel.Parameters(i))
                     self.parameters.append(kernelParameter_)
+        self.cooperative = kernel.Cooperative()
+        if kernel.LaunchRule() is not None:
+            self.launchRule = LaunchRuleT.InitFromObj(kernel.LaunchRule())
 
     # KernelT
     def Pack(self, builder):
@@ -1195,11 +1706,16 @@ class KernelT(object):
             for i in reversed(range(len(self.parameters))):
                 self.parameters[i].Pack(builder)
             parameters = builder.EndVector()
+        if self.launchRule is not None:
+            launchRule = self.launchRule.Pack(builder)
         KernelStart(builder)
         if self.exportName is not None:
             KernelAddExportName(builder, exportName)
         if self.parameters is not None:
             KernelAddParameters(builder, parameters)
+        KernelAddCooperative(builder, self.cooperative)
+        if self.launchRule is not None:
+            KernelAddLaunchRule(builder, launchRule)
         kernel = KernelEnd(builder)
         return kernel
 
@@ -2131,6 +2647,408 @@ class ReturnT(object):
         return return_
 
 
+class GetGlobal(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset: int = 0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = GetGlobal()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsGetGlobal(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    @classmethod
+    def GetGlobalBufferHasIdentifier(cls, buf, offset, size_prefixed=False):
+        return flatbuffers.util.BufferHasIdentifier(buf, offset, b"\x43\x4C\x50\x31", size_prefixed=size_prefixed)
+
+    # GetGlobal
+    def Init(self, buf: bytes, pos: int):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # GetGlobal
+    def Global(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # GetGlobal
+    def ByteOffset(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # GetGlobal
+    def Type(self) -> Optional[TensorType]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            x = self._tab.Indirect(o + self._tab.Pos)
+            obj = TensorType()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+def GetGlobalStart(builder: flatbuffers.Builder):
+    builder.StartObject(3)
+
+def GetGlobalAddGlobal(builder: flatbuffers.Builder, global_: int):
+    builder.PrependUint32Slot(0, global_, 0)
+
+def GetGlobalAddByteOffset(builder: flatbuffers.Builder, byteOffset: int):
+    builder.PrependUint64Slot(1, byteOffset, 0)
+
+def GetGlobalAddType(builder: flatbuffers.Builder, type: int):
+    builder.PrependUOffsetTRelativeSlot(2, flatbuffers.number_types.UOffsetTFlags.py_type(type), 0)
+
+def GetGlobalEnd(builder: flatbuffers.Builder) -> int:
+    return builder.EndObject()
+
+
+try:
+    from typing import Optional
+except:
+    pass
+
+class GetGlobalT(object):
+
+    # GetGlobalT
+    def __init__(
+        self,
+        global_ = 0,
+        byteOffset = 0,
+        type = None,
+    ):
+        self.global_ = global_  # type: int
+        self.byteOffset = byteOffset  # type: int
+        self.type = type  # type: Optional[TensorTypeT]
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        getGlobal = GetGlobal()
+        getGlobal.Init(buf, pos)
+        return cls.InitFromObj(getGlobal)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, getGlobal):
+        x = GetGlobalT()
+        x._UnPack(getGlobal)
+        return x
+
+    # GetGlobalT
+    def _UnPack(self, getGlobal):
+        if getGlobal is None:
+            return
+        self.global_ = getGlobal.Global()
+        self.byteOffset = getGlobal.ByteOffset()
+        if getGlobal.Type() is not None:
+            self.type = TensorTypeT.InitFromObj(getGlobal.Type())
+
+    # GetGlobalT
+    def Pack(self, builder):
+        if self.type is not None:
+            type = self.type.Pack(builder)
+        GetGlobalStart(builder)
+        GetGlobalAddGlobal(builder, self.global_)
+        GetGlobalAddByteOffset(builder, self.byteOffset)
+        if self.type is not None:
+            GetGlobalAddType(builder, type)
+        getGlobal = GetGlobalEnd(builder)
+        return getGlobal
+
+
+class RandomSeeds(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset: int = 0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = RandomSeeds()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsRandomSeeds(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    @classmethod
+    def RandomSeedsBufferHasIdentifier(cls, buf, offset, size_prefixed=False):
+        return flatbuffers.util.BufferHasIdentifier(buf, offset, b"\x43\x4C\x50\x31", size_prefixed=size_prefixed)
+
+    # RandomSeeds
+    def Init(self, buf: bytes, pos: int):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # RandomSeeds
+    def Type(self) -> Optional[TensorType]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            x = self._tab.Indirect(o + self._tab.Pos)
+            obj = TensorType()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # RandomSeeds
+    def PhiloxOffset(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+def RandomSeedsStart(builder: flatbuffers.Builder):
+    builder.StartObject(2)
+
+def RandomSeedsAddType(builder: flatbuffers.Builder, type: int):
+    builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(type), 0)
+
+def RandomSeedsAddPhiloxOffset(builder: flatbuffers.Builder, philoxOffset: int):
+    builder.PrependUint64Slot(1, philoxOffset, 0)
+
+def RandomSeedsEnd(builder: flatbuffers.Builder) -> int:
+    return builder.EndObject()
+
+
+try:
+    from typing import Optional
+except:
+    pass
+
+class RandomSeedsT(object):
+
+    # RandomSeedsT
+    def __init__(
+        self,
+        type = None,
+        philoxOffset = 0,
+    ):
+        self.type = type  # type: Optional[TensorTypeT]
+        self.philoxOffset = philoxOffset  # type: int
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        randomSeeds = RandomSeeds()
+        randomSeeds.Init(buf, pos)
+        return cls.InitFromObj(randomSeeds)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, randomSeeds):
+        x = RandomSeedsT()
+        x._UnPack(randomSeeds)
+        return x
+
+    # RandomSeedsT
+    def _UnPack(self, randomSeeds):
+        if randomSeeds is None:
+            return
+        if randomSeeds.Type() is not None:
+            self.type = TensorTypeT.InitFromObj(randomSeeds.Type())
+        self.philoxOffset = randomSeeds.PhiloxOffset()
+
+    # RandomSeedsT
+    def Pack(self, builder):
+        if self.type is not None:
+            type = self.type.Pack(builder)
+        RandomSeedsStart(builder)
+        if self.type is not None:
+            RandomSeedsAddType(builder, type)
+        RandomSeedsAddPhiloxOffset(builder, self.philoxOffset)
+        randomSeeds = RandomSeedsEnd(builder)
+        return randomSeeds
+
+
+class Matmul(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset: int = 0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = Matmul()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsMatmul(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    @classmethod
+    def MatmulBufferHasIdentifier(cls, buf, offset, size_prefixed=False):
+        return flatbuffers.util.BufferHasIdentifier(buf, offset, b"\x43\x4C\x50\x31", size_prefixed=size_prefixed)
+
+    # Matmul
+    def Init(self, buf: bytes, pos: int):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # Matmul
+    def Target(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # Matmul
+    def Lhs(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # Matmul
+    def Rhs(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # Matmul
+    def HasAddend(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
+    # Matmul
+    def Addend(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # Matmul
+    def Alpha(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Float64Flags, o + self._tab.Pos)
+        return 0.0
+
+    # Matmul
+    def Beta(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(16))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Float64Flags, o + self._tab.Pos)
+        return 0.0
+
+    # Matmul
+    def Tf32(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
+def MatmulStart(builder: flatbuffers.Builder):
+    builder.StartObject(8)
+
+def MatmulAddTarget(builder: flatbuffers.Builder, target: int):
+    builder.PrependUint32Slot(0, target, 0)
+
+def MatmulAddLhs(builder: flatbuffers.Builder, lhs: int):
+    builder.PrependUint32Slot(1, lhs, 0)
+
+def MatmulAddRhs(builder: flatbuffers.Builder, rhs: int):
+    builder.PrependUint32Slot(2, rhs, 0)
+
+def MatmulAddHasAddend(builder: flatbuffers.Builder, hasAddend: bool):
+    builder.PrependBoolSlot(3, hasAddend, 0)
+
+def MatmulAddAddend(builder: flatbuffers.Builder, addend: int):
+    builder.PrependUint32Slot(4, addend, 0)
+
+def MatmulAddAlpha(builder: flatbuffers.Builder, alpha: float):
+    builder.PrependFloat64Slot(5, alpha, 0.0)
+
+def MatmulAddBeta(builder: flatbuffers.Builder, beta: float):
+    builder.PrependFloat64Slot(6, beta, 0.0)
+
+def MatmulAddTf32(builder: flatbuffers.Builder, tf32: bool):
+    builder.PrependBoolSlot(7, tf32, 0)
+
+def MatmulEnd(builder: flatbuffers.Builder) -> int:
+    return builder.EndObject()
+
+
+
+class MatmulT(object):
+
+    # MatmulT
+    def __init__(
+        self,
+        target = 0,
+        lhs = 0,
+        rhs = 0,
+        hasAddend = False,
+        addend = 0,
+        alpha = 0.0,
+        beta = 0.0,
+        tf32 = False,
+    ):
+        self.target = target  # type: int
+        self.lhs = lhs  # type: int
+        self.rhs = rhs  # type: int
+        self.hasAddend = hasAddend  # type: bool
+        self.addend = addend  # type: int
+        self.alpha = alpha  # type: float
+        self.beta = beta  # type: float
+        self.tf32 = tf32  # type: bool
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        matmul = Matmul()
+        matmul.Init(buf, pos)
+        return cls.InitFromObj(matmul)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, matmul):
+        x = MatmulT()
+        x._UnPack(matmul)
+        return x
+
+    # MatmulT
+    def _UnPack(self, matmul):
+        if matmul is None:
+            return
+        self.target = matmul.Target()
+        self.lhs = matmul.Lhs()
+        self.rhs = matmul.Rhs()
+        self.hasAddend = matmul.HasAddend()
+        self.addend = matmul.Addend()
+        self.alpha = matmul.Alpha()
+        self.beta = matmul.Beta()
+        self.tf32 = matmul.Tf32()
+
+    # MatmulT
+    def Pack(self, builder):
+        MatmulStart(builder)
+        MatmulAddTarget(builder, self.target)
+        MatmulAddLhs(builder, self.lhs)
+        MatmulAddRhs(builder, self.rhs)
+        MatmulAddHasAddend(builder, self.hasAddend)
+        MatmulAddAddend(builder, self.addend)
+        MatmulAddAlpha(builder, self.alpha)
+        MatmulAddBeta(builder, self.beta)
+        MatmulAddTf32(builder, self.tf32)
+        matmul = MatmulEnd(builder)
+        return matmul
+
+
 class Operation(object):
     __slots__ = ['_tab']
 
@@ -2207,7 +3125,7 @@ class OperationT(object):
         location = None,
     ):
         self.bodyType = bodyType  # type: int
-        self.body = body  # type: Union[None, 'ParameterT', 'AllocT', 'ViewT', 'DispatchT', 'CopyT', 'FillT', 'ReturnT']
+        self.body = body  # type: Union[None, 'ParameterT', 'AllocT', 'ViewT', 'DispatchT', 'CopyT', 'FillT', 'ReturnT', 'GetGlobalT', 'RandomSeedsT', 'MatmulT']
         self.location = location  # type: Optional[str]
 
     @classmethod
@@ -2929,8 +3847,32 @@ class Program(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
         return o == 0
 
+    # Program
+    def Globals(self, j: int) -> Optional[Global]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            x = self._tab.Vector(o)
+            x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 4
+            x = self._tab.Indirect(x)
+            obj = Global()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # Program
+    def GlobalsLength(self) -> int:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Program
+    def GlobalsIsNone(self) -> bool:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        return o == 0
+
 def ProgramStart(builder: flatbuffers.Builder):
-    builder.StartObject(5)
+    builder.StartObject(6)
 
 def ProgramAddFormatVersion(builder: flatbuffers.Builder, formatVersion: int):
     builder.PrependUint32Slot(0, formatVersion, 0)
@@ -2956,6 +3898,12 @@ def ProgramAddTargets(builder: flatbuffers.Builder, targets: int):
 def ProgramStartTargetsVector(builder, numElems: int) -> int:
     return builder.StartVector(4, numElems, 4)
 
+def ProgramAddGlobals(builder: flatbuffers.Builder, globals: int):
+    builder.PrependUOffsetTRelativeSlot(5, flatbuffers.number_types.UOffsetTFlags.py_type(globals), 0)
+
+def ProgramStartGlobalsVector(builder, numElems: int) -> int:
+    return builder.StartVector(4, numElems, 4)
+
 def ProgramEnd(builder: flatbuffers.Builder) -> int:
     return builder.EndObject()
 
@@ -2975,12 +3923,14 @@ class ProgramT(object):
         storages = None,
         signatures = None,
         targets = None,
+        globals = None,
     ):
         self.formatVersion = formatVersion  # type: int
         self.producer = producer  # type: Optional[str]
         self.storages = storages  # type: Optional[List[StorageT]]
         self.signatures = signatures  # type: Optional[List[SignatureT]]
         self.targets = targets  # type: Optional[List[TargetT]]
+        self.globals = globals  # type: Optional[List[GlobalT]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -3029,6 +3979,14 @@ class ProgramT(object):
                 else:
                     target_ = TargetT.InitFromObj(program.Targets(i))
                     self.targets.append(target_)
+        if not program.GlobalsIsNone():
+            self.globals = []
+            for i in range(program.GlobalsLength()):
+                if program.Globals(i) is None:
+                    self.globals.append(None)
+                else:
+                    global_ = GlobalT.InitFromObj(program.Globals(i))
+                    self.globals.append(global_)
 
     # ProgramT
     def Pack(self, builder):
@@ -3058,6 +4016,14 @@ class ProgramT(object):
             for i in reversed(range(len(self.targets))):
                 builder.PrependUOffsetTRelative(targetslist[i])
             targets = builder.EndVector()
+        if self.globals is not None:
+            globalslist = []
+            for i in range(len(self.globals)):
+                globalslist.append(self.globals[i].Pack(builder))
+            ProgramStartGlobalsVector(builder, len(self.globals))
+            for i in reversed(range(len(self.globals))):
+                builder.PrependUOffsetTRelative(globalslist[i])
+            globals = builder.EndVector()
         ProgramStart(builder)
         ProgramAddFormatVersion(builder, self.formatVersion)
         if self.producer is not None:
@@ -3068,6 +4034,8 @@ class ProgramT(object):
             ProgramAddSignatures(builder, signatures)
         if self.targets is not None:
             ProgramAddTargets(builder, targets)
+        if self.globals is not None:
+            ProgramAddGlobals(builder, globals)
         program = ProgramEnd(builder)
         return program
 
