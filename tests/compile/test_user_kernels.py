@@ -21,8 +21,9 @@ from coilpack.compiler.targets import TARGETS  # noqa: E402
 from coilpack.runtime.dtypes import DType  # noqa: E402
 from coilpack.runtime.executable import read_executable  # noqa: E402
 from coilpack.runtime.images import describe_image  # noqa: E402
-from coilpack.runtime.plan import LaunchStep, build_plan, encode_scalar  # noqa: E402
+from coilpack.runtime.plan import build_plan, encode_scalar  # noqa: E402
 from coilpack.runtime.program import ir  # noqa: E402
+from coilpack.runtime.steps import LaunchStep  # noqa: E402
 
 SIZE, BLOCK = 300, 128
 

@@ -12,9 +12,10 @@ from program_samples import READ, WRITE, large_program, pointer, small_program, 
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.layout import ArrayType
-from coilpack.runtime.plan import Base, CopyStep, FillStep, LaunchStep, Reference, build_plan, encode_scalar
+from coilpack.runtime.plan import build_plan, encode_scalar
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Binary, ExprKind, Symbol
+from coilpack.runtime.steps import Base, CopyStep, FillStep, LaunchStep, MatmulStep, Range, Reference, SeedRow
 
 OFFSETS = {"layer.0/weight": 0, "bias": 256}
 
@@ -28,7 +29,8 @@ def test_every_operation():
     plan = build_plan(function(), {}, OFFSETS)
     scratch, out = Reference(Base.ARENA, 0, 256), Reference(Base.OUTPUT, 0, 0)
     fill, launch, copy = plan.steps
-    assert fill == FillStep(scratch, bytes.fromhex("0000803f"), 64)
+    arena = Range(Base.ARENA, 0, 256, 320)
+    assert fill == FillStep(scratch, bytes.fromhex("0000803f"), 64, (arena,))
     assert isinstance(launch, LaunchStep)
     assert launch.grid == (4, 1, 1)
     assert launch.parameters == (
@@ -39,7 +41,9 @@ def test_every_operation():
         struct.pack("<f", 0.5),
         bytes(8),
     )
-    assert copy == CopyStep(out, scratch, 64)
+    assert launch.reads == (Range(Base.ARGUMENT, 0, 0, 64), arena, Range(Base.WEIGHTS, 0, 256, 320))
+    assert launch.writes == (arena,)
+    assert copy == CopyStep(out, scratch, 64, (arena,), (Range(Base.OUTPUT, 0, 0, 64),))
     assert plan.results == ((Reference(Base.OUTPUT, 0, 16), ArrayType(DType.f32, (2, 4), (8, 1))),)
     assert plan.output_nbytes == (64,)
     assert (plan.arena_nbytes, plan.written, plan.alignments) == (512, frozenset(), (16,))
@@ -85,8 +89,73 @@ def test_results_in_weights_are_copied_out():
 
     plan = build_plan(body(operations, outputs=(part.type,)), {}, {"w": 512})
     assert plan.output_nbytes == (12,)
-    assert plan.steps == (CopyStep(Reference(Base.OUTPUT, 0, 0), Reference(Base.WEIGHTS, 0, 512 + 12), 12),)
+    ranges = (Range(Base.WEIGHTS, 0, 512, 544),), (Range(Base.OUTPUT, 0, 0, 12),)
+    assert plan.steps == (CopyStep(Reference(Base.OUTPUT, 0, 0), Reference(Base.WEIGHTS, 0, 512 + 12), 12, *ranges),)
     assert plan.results == ((Reference(Base.OUTPUT, 0, 0), ArrayType(DType.f32, (2,), (2,))),)
+
+
+@pytest.mark.parametrize("shared", [Base.GLOBALS, Base.ARENA, Base.SEEDS])
+def test_results_in_memory_that_calls_share_are_copied_out(shared):
+    value = ir.Value("v", tensor(DType.i64, 4))
+    define = {
+        Base.GLOBALS: ir.GetGlobal(value, ir.Global("step", 64), 32),
+        Base.ARENA: ir.Alloc(value, ir.AllocSpace.ARENA, 32, 0),
+        Base.SEEDS: ir.RandomSeeds(value),
+    }[shared]
+    made = body(lambda _: [define, ir.Return((value,))], outputs=(value.type,), arena=32)
+    plan = build_plan(made, {}, {}, {"step": 256})
+    (copy,) = plan.steps
+    assert copy.source == Reference(shared, 0, 256 + 32 if shared is Base.GLOBALS else 0)
+    assert (copy.target, copy.nbytes) == (Reference(Base.OUTPUT, 0, 0), 32)
+    assert plan.results == ((Reference(Base.OUTPUT, 0, 0), ArrayType(DType.i64, (4,), (1,))),)
+
+
+def test_globals_are_written_in_place():
+    cache, rest = ir.Value("cache", tensor(DType.f32, 8)), ir.Value("rest", F4)
+    operations = [
+        ir.GetGlobal(cache, ir.Global("cache", 32)),
+        ir.View(rest, cache, 4),
+        ir.Fill(rest, 0),
+        ir.Return(()),
+    ]
+    plan = build_plan(body(lambda _: operations, outputs=()), {}, {}, {"cache": 512})
+    whole = Range(Base.GLOBALS, 0, 512, 544)
+    assert plan.steps == (FillStep(Reference(Base.GLOBALS, 0, 528), bytes(4), 16, (whole,)),)
+    assert plan.written == frozenset()
+
+
+def test_rows_of_seeds():
+    first, second = ir.Value("a", tensor(DType.i64, 3)), ir.Value("b", tensor(DType.i64, Symbol("n")))
+    kernel = ir.Kernel("k", (pointer(DType.i64, READ), pointer(DType.i64, READ), pointer(DType.f32, WRITE)))
+
+    def operations(x):
+        seeds = [ir.RandomSeeds(first), ir.RandomSeeds(second, 4)]
+        return [*seeds, ir.Dispatch(kernel, (1, 1, 1), (first, second, x)), ir.Return(())]
+
+    symbols = (ir.SizeSymbol("n", 0, 0, 0, 64),)
+    made = body(operations, arguments=(("x", tensor(DType.f32, Symbol("n"))),), outputs=(), symbols=symbols)
+    plan = build_plan(made, {"n": 40}, {})
+    assert plan.seeds == (SeedRow(0, 3, 0), SeedRow(256, 40, 4))
+    assert plan.seeds_nbytes == 256 + 512
+    (launch,) = plan.steps
+    assert launch.parameters[:2] == (Reference(Base.SEEDS, 0, 0), Reference(Base.SEEDS, 0, 256))
+
+
+def test_integer_arguments_have_no_memory():
+    n = ir.Value("n", ir.INTEGER_TYPE)
+    signature = ir.Signature(
+        "f",
+        (ir.Argument("n", ir.INTEGER_TYPE, Symbol("n")), ir.Argument("x", F4)),
+        (),
+        (ir.SizeSymbol("n", 0, None, 0, 64),),
+    )
+    kernel = ir.Kernel("k", (pointer(DType.f32, WRITE), ir.ScalarParameter(DType.i32)))
+    x = ir.Value("x", F4)
+    operations = (ir.Dispatch(kernel, (1, 1, 1), (x, Symbol("n"))), ir.Return(()))
+    plan = build_plan(ir.Function(signature, (n, x), operations), {"n": 7}, {})
+    (launch,) = plan.steps
+    assert launch.parameters == (Reference(Base.ARGUMENT, 1, 0), struct.pack("<i", 7))
+    assert plan.written == {1}
 
 
 def test_results_may_be_arguments():
@@ -176,6 +245,93 @@ def test_views_less_aligned_than_a_kernel_assumes():
         lambda x: [ir.View(rest, x, 1), ir.Dispatch(kernel, (1, 1, 1), (rest,))],
         "%rest starts 4 bytes into the argument; the kernel relies on an alignment of 16",
     )
+
+
+# --- matrix products ---
+
+
+def strided(dtype, shape, strides):
+    return ir.TensorType(dtype, shape, strides)
+
+
+def product(target, lhs, rhs, addend=None, **fields):
+    """A function of two or three arguments that returns their product."""
+    out = ir.Value("out", target)
+    types = [t for t in (lhs, rhs, addend) if t is not None]
+    arguments = tuple(zip("abc", types, strict=False))
+
+    def operations(*values):
+        alloc = ir.Alloc(out, ir.AllocSpace.OUTPUT, 1 << 20)
+        return [alloc, ir.Matmul(out, *values, **fields, location="m.py:9"), ir.Return((out,))]
+
+    return body(operations, arguments=arguments, outputs=(target,))
+
+
+def test_a_product():
+    made = product(tensor(DType.f16, 4, 6), tensor(DType.f16, 4, 8), strided(DType.f16, (8, 6), (1, 8)), alpha=0.5)
+    plan = build_plan(made, {}, {})
+    (step,) = plan.steps
+    assert isinstance(step, MatmulStep)
+    assert plan.alignments == (16, 16)
+    assert step.alignments == (256, 16, 16)
+    assert step.operands == tuple(
+        Reference(b, i, 0) for b, i in ((Base.OUTPUT, 0), (Base.ARGUMENT, 0), (Base.ARGUMENT, 1))
+    )
+    assert (len(step.reads), step.writes[0].base) == (2, Base.OUTPUT)
+    found = step.product
+    assert (found.batch, found.m, found.n, found.k, found.alpha) == (1, 4, 6, 8, 0.5)
+    assert (found.lhs.is_row_major, found.rhs.is_row_major, found.rhs.column_stride) == (True, False, 8)
+
+
+@pytest.mark.parametrize(
+    ("strides", "beta", "is_bias"), [((6, 1), 0.5, False), ((8, 1), 1.0, False), ((0, 1), 1.0, True)]
+)
+def test_what_a_product_adds(strides, beta, is_bias):
+    addend = strided(DType.f32, (4, 6), strides)
+    made = product(tensor(DType.f32, 4, 6), tensor(DType.f32, 4, 8), tensor(DType.f32, 8, 6), addend, beta=beta)
+    (step,) = build_plan(made, {}, {}).steps
+    assert (step.product.is_bias, step.product.beta, len(step.operands)) == (is_bias, beta, 4)
+
+
+def test_an_addend_that_counts_for_nothing():
+    made = product(tensor(DType.f32, 4, 6), tensor(DType.f32, 4, 8), tensor(DType.f32, 8, 6), tensor(DType.f32, 4, 6))
+    (step,) = build_plan(made, {}, {}).steps
+    assert (step.product.addend, len(step.operands)) == (None, 3)
+
+
+def test_products_of_nothing():
+    empty = product(tensor(DType.f32, 4, 0), tensor(DType.f32, 4, 8), tensor(DType.f32, 8, 0))
+    assert build_plan(empty, {}, {}).steps == ()
+    (step,) = build_plan(
+        product(tensor(DType.f32, 4, 6), tensor(DType.f32, 4, 0), tensor(DType.f32, 0, 6)), {}, {}
+    ).steps
+    assert isinstance(step, FillStep)
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ((tensor(DType.f32, 4, 6), tensor(DType.f32, 4, 8), tensor(DType.f32, 7, 6)), r"\(4, 8\) times \(7, 6\)"),
+        ((tensor(DType.i32, 4, 6), tensor(DType.f32, 4, 8), tensor(DType.f32, 8, 6)), "the target is of type i32"),
+        ((tensor(DType.f16, 4, 6), tensor(DType.f32, 4, 8), tensor(DType.f32, 8, 6)), "f32 times f32 to f16"),
+        ((tensor(DType.f32, 4, 6), tensor(DType.f64, 4, 8), tensor(DType.f64, 8, 6)), "f64 times f64 to f32"),
+        (
+            (tensor(DType.f32, 4, 6), strided(DType.f32, (4, 8), (16, 2)), tensor(DType.f32, 8, 6)),
+            "the lhs has the strides",
+        ),
+        (
+            (*(tensor(DType.f32, *s) for s in ((4, 6), (4, 8), (8, 6))), strided(DType.f32, (4, 6), (1, 4))),
+            "laid out as the target",
+        ),
+        (
+            (*(tensor(DType.f32, *s) for s in ((4, 6), (4, 8), (8, 6))), strided(DType.f32, (4, 6), (1, 0))),
+            "the addend has the strides",
+        ),
+    ],
+)
+def test_products_that_are_refused(types, message):
+    with pytest.raises(InputError, match=rf"matmul operation \(from m.py:9\): .*{message}"):
+        build_plan(product(*types, beta=1.0), {}, {})
 
 
 # --- scalars ---

@@ -1,13 +1,13 @@
-"""A function's body for concrete sizes: a flat list of launches, copies and fills over resolved memory.
+"""A function's body for concrete sizes: a flat list of launches, products, copies and fills over resolved memory.
 
-A plan says what runs, not how: `coilpack.runtime.executor` launches it step by step, and a CUDA graph can be built from
-the same steps. Memory is named by `Reference`: a base (an argument, an output, the arena, the weights) and bytes from
-its start; addresses come in when the plan is bound to a device.
+A plan says what runs, not how: `coilpack.runtime.executor` queues it step by step, or as a graph made of the same
+steps. Memory is named by `Reference`: a base (an argument, an output, the arena, the weights, the globals, the seeds)
+and bytes from its start; addresses come in when the plan is bound to a device.
 """
 
 from __future__ import annotations
 
-import enum
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
@@ -18,56 +18,22 @@ from coilpack.runtime.collector import no_collections
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.layout import ArrayType
+from coilpack.runtime.products import describe_product
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Expr, evaluate
+from coilpack.runtime.steps import (
+    Base,
+    CopyStep,
+    FillStep,
+    LaunchStep,
+    MatmulStep,
+    Range,
+    Reference,
+    SeedRow,
+    Step,
+)
 
-
-class Base(enum.Enum):
-    """What a reference counts from."""
-
-    ARGUMENT = "argument"
-    OUTPUT = "output"
-    ARENA = "arena"
-    WEIGHTS = "weights"
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A place in memory: `offset` bytes into argument or output number `index`, or into the arena or the weights."""
-
-    base: Base
-    index: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchStep:
-    """A kernel launch: parameters are bytes, ready, or places whose addresses they take."""
-
-    kernel: ir.Kernel
-    grid: tuple[int, int, int]
-    parameters: tuple[bytes | Reference, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CopyStep:
-    """Copies `nbytes` from one place to another."""
-
-    target: Reference
-    source: Reference
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class FillStep:
-    """Fills `nbytes` with a repeated pattern."""
-
-    target: Reference
-    pattern: bytes
-    nbytes: int
-
-
-Step = LaunchStep | CopyStep | FillStep
+__all__ = ["Base", "Plan", "Reference", "build_plan", "concrete", "encode_scalar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +42,15 @@ class Plan:
 
     Args:
         name: the function's name.
-        arguments: the layout that each argument must have in memory.
+        arguments: the layout that each argument must have in memory; an integer has `ir.INTEGER_TYPE`'s, and no memory.
         alignments: bytes that each argument's address must be a multiple of.
         written: the arguments that steps write to.
         output_nbytes: bytes of memory to allocate for each output.
         arena_nbytes: bytes of arena that the steps use.
         steps: what runs, in order.
-        results: what the call returns: where each result lies and its layout.
+        results: the arrays that the call returns: where each lies and its layout.
+        seeds: rows of seeds that each call writes before the steps run.
+        seeds_nbytes: bytes of memory that they lie in.
     """
 
     name: str
@@ -93,23 +61,35 @@ class Plan:
     arena_nbytes: int
     steps: tuple[Step, ...]
     results: tuple[tuple[Reference, ArrayType], ...]
+    seeds: tuple[SeedRow, ...] = ()
+    seeds_nbytes: int = 0
 
 
-def build_plan(function: ir.Function, sizes: Mapping[str, int], weight_offsets: Mapping[str, int]) -> Plan:
+_ARGUMENT_ALIGNMENT = 16  # bytes; what libraries get of arguments, as kernels do
+
+
+def build_plan(
+    function: ir.Function,
+    sizes: Mapping[str, int],
+    weight_offsets: Mapping[str, int],
+    global_offsets: Mapping[str, int] | None = None,
+) -> Plan:
     """Evaluates a function's body.
 
-    A result that lies in the weights is copied out at the end, so that a caller cannot change the weights through it.
+    A result that lies in the weights, the globals, the seeds or the arena is copied out at the end, so that a caller
+    cannot change those through it, and later calls cannot change the result.
 
     Args:
         function: a body of a verified program.
         sizes: the value of each symbol of its signature.
         weight_offsets: bytes from the start of the weights to each storage; multiples of 256.
+        global_offsets: bytes from the start of the globals to each; multiples of 256.
 
     Raises:
         InputError: with these sizes an operation reaches out of its memory, or a value does not fit its parameter.
     """
     with no_collections():
-        return _Builder(function, sizes, weight_offsets).build()
+        return _Builder(function, sizes, weight_offsets, global_offsets or {}).build()
 
 
 def concrete(type_: ir.TensorType, sizes: Mapping[str, int]) -> ArrayType:
@@ -138,11 +118,10 @@ def encode_scalar(dtype: DType, value: int | float) -> bytes:
 
 
 class _Place(NamedTuple):
-    """A value's memory: where it begins, and how many bytes its allocation has from that allocation's start."""
+    """A value's memory: where it begins, and the allocation that it lies in."""
 
     reference: Reference
-    nbytes: int
-    start: int  # the allocation's own offset from the base
+    within: Range
 
 
 class _Facts(NamedTuple):
@@ -156,6 +135,7 @@ class _Facts(NamedTuple):
 class _PointerRule(NamedTuple):
     """What a kernel does through a pointer parameter and relies on; flat, as it is asked for at every operand."""
 
+    reads: bool
     writes: bool
     alignment: int
 
@@ -165,6 +145,7 @@ class _Builder:
     function: ir.Function
     sizes: Mapping[str, int]
     weight_offsets: Mapping[str, int]
+    global_offsets: Mapping[str, int]
     operation: ir.Operation | None = None
     places: dict[ir.Value, _Place] = field(default_factory=dict)
     # By identity: many values share a type, many kernels their parameters, and hashing either walks all of it.
@@ -176,11 +157,14 @@ class _Builder:
     results: list[tuple[Reference, ArrayType]] = field(default_factory=list)
     alignments: list[int] = field(default_factory=list)
     arena_nbytes: int = 0
+    seeds: list[SeedRow] = field(default_factory=list)
+    seeds_nbytes: int = 0
 
     def build(self) -> Plan:
         arguments = [self.type_of(value) for value in self.function.arguments]
         for index, (value, type_) in enumerate(zip(self.function.arguments, arguments, strict=True)):
-            self.places[value] = _Place(Reference(Base.ARGUMENT, index, 0), type_.span_nbytes, 0)
+            whole = Range(Base.ARGUMENT, index, 0, type_.span_nbytes)
+            self.places[value] = _Place(Reference(Base.ARGUMENT, index, 0), whole)
             self.alignments.append(type_.dtype.itemsize)
         self.arena_nbytes = self.evaluate(self.function.arena_nbytes)
         for operation in self.function.operations:
@@ -195,6 +179,8 @@ class _Builder:
             self.arena_nbytes,
             tuple(self.steps),
             tuple(self.results),
+            tuple(self.seeds),
+            self.seeds_nbytes,
         )
 
     def fail(self, problem: str) -> NoReturn:
@@ -230,36 +216,53 @@ class _Builder:
 
     def define(self, value: ir.Value, place: _Place) -> None:
         facts = self.facts_of(value)
-        begin = place.reference.offset - place.start
+        start, end = place.within.begin, place.within.end
+        begin = place.reference.offset - start
         low, high = begin + facts.low, begin + facts.high
-        if not 0 <= low <= high <= place.nbytes:
-            self.fail(f"%{value.name} takes bytes {low} to {high} of memory that has {place.nbytes}")
+        if not 0 <= low <= high <= end - start:
+            self.fail(f"%{value.name} takes bytes {low} to {high} of memory that has {end - start}")
         self.places[value] = place
 
-    def write(self, value: ir.Value) -> Reference:
-        reference = self.places[value].reference
-        if reference.base is Base.ARGUMENT:
-            self.written.add(reference.index)
-        return reference
+    def define_at(self, value: ir.Value, base: Base, start: int, nbytes: int, offset: int = 0, index: int = 0) -> None:
+        """Places a value `offset` bytes into an allocation of `nbytes` that begins at byte `start` of the base."""
+        within = Range(base, index, start, start + nbytes)
+        self.define(value, _Place(Reference(base, index, start + offset), within))
+
+    def write(self, value: ir.Value) -> _Place:
+        place = self.places[value]
+        if place.reference.base is Base.ARGUMENT:
+            self.written.add(place.reference.index)
+        return place
 
     # --- operations ---
 
     def parameter(self, operation: ir.Parameter) -> None:
-        start = self.weight_offsets[operation.storage.name]
-        reference = Reference(Base.WEIGHTS, 0, start + operation.byte_offset)
-        self.define(operation.result, _Place(reference, operation.storage.nbytes, start))
+        storage = operation.storage
+        start = self.weight_offsets[storage.name]
+        self.define_at(operation.result, Base.WEIGHTS, start, storage.nbytes, operation.byte_offset)
+
+    def get_global(self, operation: ir.GetGlobal) -> None:
+        global_ = operation.global_
+        start = self.global_offsets[global_.name]
+        self.define_at(operation.result, Base.GLOBALS, start, global_.nbytes, operation.byte_offset)
+
+    def random_seeds(self, operation: ir.RandomSeeds) -> None:
+        type_ = self.type_of(operation.result)
+        self.seeds.append(SeedRow(self.seeds_nbytes, type_.size, operation.philox_offset))
+        self.define_at(operation.result, Base.SEEDS, self.seeds_nbytes, type_.span_nbytes)
+        # Rows are as aligned as other allocations: kernels rely on it.
+        self.seeds_nbytes += -(-type_.span_nbytes // ir.ARENA_ALIGNMENT) * ir.ARENA_ALIGNMENT
 
     def alloc(self, operation: ir.Alloc) -> None:
         nbytes, offset = self.evaluate(operation.nbytes), self.evaluate(operation.offset)
         if operation.space is ir.AllocSpace.OUTPUT:
-            reference = Reference(Base.OUTPUT, len(self.output_nbytes), 0)
+            self.define_at(operation.result, Base.OUTPUT, 0, nbytes, index=len(self.output_nbytes))
             self.output_nbytes.append(nbytes)
-        else:
-            reference = Reference(Base.ARENA, 0, offset)
-            if offset < 0 or offset % ir.ARENA_ALIGNMENT or offset + nbytes > self.arena_nbytes:
-                limits = f"multiples of {ir.ARENA_ALIGNMENT}, {self.arena_nbytes} bytes in all"
-                self.fail(f"{nbytes} bytes at offset {offset} do not fit the arena ({limits})")
-        self.define(operation.result, _Place(reference, nbytes, reference.offset))
+            return
+        if offset < 0 or offset % ir.ARENA_ALIGNMENT or offset + nbytes > self.arena_nbytes:
+            limits = f"multiples of {ir.ARENA_ALIGNMENT}, {self.arena_nbytes} bytes in all"
+            self.fail(f"{nbytes} bytes at offset {offset} do not fit the arena ({limits})")
+        self.define_at(operation.result, Base.ARENA, offset, nbytes)
 
     def view(self, operation: ir.View) -> None:
         source = self.places[operation.source]
@@ -272,34 +275,42 @@ class _Builder:
         grid = (self.evaluate(x), self.evaluate(y), self.evaluate(z))
         if min(grid) < 0:
             self.fail(f"kernel {operation.kernel.export_name!r}: the grid is {grid}")
-        parameters = tuple(
-            [
-                self.scalar(index, operand, rule) if isinstance(rule, DType) else self.pointer(operand, rule)
-                for index, (operand, rule) in enumerate(
-                    zip(operation.operands, self.rules_of(operation.kernel), strict=True)
-                )
-            ]
-        )
+        parameters: list[bytes | Reference] = []
+        reads: list[Range] = []
+        writes: list[Range] = []
+        for index, (operand, rule) in enumerate(zip(operation.operands, self.rules_of(operation.kernel), strict=True)):
+            if isinstance(rule, DType):
+                parameters.append(self.scalar(index, operand, rule))
+            elif operand is None:
+                parameters.append(bytes(8))
+            else:
+                place = self.pointer(operand, rule)
+                parameters.append(place.reference)
+                if rule.reads:
+                    reads.append(place.within)
+                if rule.writes:
+                    writes.append(place.within)
         if 0 not in grid:  # an empty grid has nothing to do, and CUDA refuses it
-            self.steps.append(LaunchStep(operation.kernel, grid, parameters))
+            step = LaunchStep(operation.kernel, grid, tuple(parameters), tuple(reads), tuple(writes))
+            self.steps.append(step)
 
     def rules_of(self, kernel: ir.Kernel) -> list[_PointerRule | DType]:
         rules = self.rules.get(id(kernel.parameters))
         if rules is None:
             rules = self.rules[id(kernel.parameters)] = [
-                _PointerRule(ir.Access.WRITE in parameter.access, parameter.alignment)
+                _PointerRule(
+                    ir.Access.READ in parameter.access, ir.Access.WRITE in parameter.access, parameter.alignment
+                )
                 if isinstance(parameter, ir.PointerParameter)
                 else parameter.dtype
                 for parameter in kernel.parameters
             ]
         return rules
 
-    def pointer(self, operand: ir.Operand, rule: _PointerRule) -> bytes | Reference:
-        if operand is None:
-            return bytes(8)
+    def pointer(self, operand: ir.Operand, rule: _PointerRule) -> _Place:
         assert isinstance(operand, ir.Value), "the verifier lets nothing else be a pointer"
-        writes, alignment = rule
-        reference = self.write(operand) if writes else self.places[operand].reference
+        place = self.write(operand) if rule.writes else self.places[operand]
+        reference, alignment = place.reference, rule.alignment
         if reference.offset % alignment and self.type_of(operand).size:
             self.fail(
                 f"%{operand.name} starts {reference.offset} bytes into the {reference.base.value}; the kernel relies "
@@ -307,7 +318,7 @@ class _Builder:
             )
         if reference.base is Base.ARGUMENT:
             self.alignments[reference.index] = max(self.alignments[reference.index], alignment)
-        return reference
+        return place
 
     def scalar(self, index: int, operand: ir.Operand, dtype: DType) -> bytes:
         assert operand is not None, "the verifier lets no null be a scalar"
@@ -322,17 +333,42 @@ class _Builder:
         nbytes = self.nbytes(operation.source)
         if nbytes != self.nbytes(operation.target):
             self.fail(f"%{operation.source.name} has {nbytes} bytes, %{operation.target.name} has another size")
-        source = self.places[operation.source].reference
-        target = self.write(operation.target)
-        if nbytes and source != target:
-            self.steps.append(CopyStep(target, source, nbytes))
+        source, target = self.places[operation.source], self.write(operation.target)
+        if nbytes and source.reference != target.reference:
+            self.steps.append(CopyStep(target.reference, source.reference, nbytes, (source.within,), (target.within,)))
 
     def fill(self, operation: ir.Fill) -> None:
         nbytes = self.nbytes(operation.target)
         target = self.write(operation.target)
         if nbytes:
             pattern = operation.pattern.to_bytes(operation.target.type.dtype.itemsize, "little")
-            self.steps.append(FillStep(target, pattern, nbytes))
+            self.steps.append(FillStep(target.reference, pattern, nbytes, (target.within,)))
+
+    def matmul(self, operation: ir.Matmul) -> None:
+        addend = () if operation.addend is None or not operation.beta else (operation.addend,)
+        values = (operation.target, operation.lhs, operation.rhs, *addend)
+        try:
+            product = describe_product(operation, [self.type_of(value) for value in values])
+        except InputError as error:
+            self.fail(str(error))
+        target = self.write(operation.target)
+        if not product.size:
+            return
+        if not product.k:
+            if addend:
+                self.fail("a sum over nothing, with an addend, is not supported")
+            zero = bytes(product.target_dtype.itemsize)
+            self.steps.append(FillStep(target.reference, zero, self.nbytes(operation.target), (target.within,)))
+            return
+        places = [target, *(self.places[value] for value in values[1:])]
+        references, within = [place.reference for place in places], [place.within for place in places]
+        for reference in references:
+            if reference.base is Base.ARGUMENT:
+                self.alignments[reference.index] = max(self.alignments[reference.index], _ARGUMENT_ALIGNMENT)
+        alignments = tuple(_alignment(reference) for reference in references)
+        self.steps.append(
+            MatmulStep(product, tuple(references), alignments, operation.location, tuple(within[1:]), (within[0],))
+        )
 
     def nbytes(self, value: ir.Value) -> int:
         type_ = self.type_of(value)
@@ -342,27 +378,36 @@ class _Builder:
 
     def return_(self, operation: ir.Return) -> None:
         for value in operation.values:
-            reference, type_ = self.places[value].reference, self.type_of(value)
-            if reference.base in (Base.WEIGHTS, Base.ARENA):
-                reference = self.copy_out(reference, type_)
-            self.results.append((reference, type_))
+            place, type_ = self.places[value], self.type_of(value)
+            own = place.reference.base in (Base.ARGUMENT, Base.OUTPUT)
+            self.results.append((place.reference if own else self.copy_out(place, type_), type_))
 
-    def copy_out(self, source: Reference, type_: ArrayType) -> Reference:
-        low = type_.extent[0] * type_.dtype.itemsize
-        target = Reference(Base.OUTPUT, len(self.output_nbytes), 0)
-        self.output_nbytes.append(type_.span_nbytes)
-        if type_.span_nbytes:
-            begin = Reference(source.base, source.index, source.offset + low)
-            self.steps.append(CopyStep(target, begin, type_.span_nbytes))
-        return Reference(target.base, target.index, -low)
+    def copy_out(self, source: _Place, type_: ArrayType) -> Reference:
+        low, nbytes, index = type_.extent[0] * type_.dtype.itemsize, type_.span_nbytes, len(self.output_nbytes)
+        self.output_nbytes.append(nbytes)
+        if nbytes:
+            place = source.reference
+            begin = Reference(place.base, place.index, place.offset + low)
+            written = (Range(Base.OUTPUT, index, 0, nbytes),)
+            self.steps.append(CopyStep(Reference(Base.OUTPUT, index, 0), begin, nbytes, (source.within,), written))
+        return Reference(Base.OUTPUT, index, -low)
+
+
+def _alignment(reference: Reference) -> int:
+    """Bytes that an address surely is a multiple of."""
+    start = _ARGUMENT_ALIGNMENT if reference.base is Base.ARGUMENT else ir.ARENA_ALIGNMENT
+    return math.gcd(start, reference.offset)
 
 
 _HANDLERS: dict[type[ir.Operation], Callable[[_Builder, Any], None]] = {
     ir.Parameter: _Builder.parameter,
+    ir.GetGlobal: _Builder.get_global,
+    ir.RandomSeeds: _Builder.random_seeds,
     ir.Alloc: _Builder.alloc,
     ir.View: _Builder.view,
     ir.Dispatch: _Builder.dispatch,
     ir.Copy: _Builder.copy,
     ir.Fill: _Builder.fill,
+    ir.Matmul: _Builder.matmul,
     ir.Return: _Builder.return_,
 }

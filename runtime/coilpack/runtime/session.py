@@ -15,7 +15,7 @@ from coilpack.runtime.devices import resolve_device
 from coilpack.runtime.devices.base import Buffer, Device
 from coilpack.runtime.errors import DeviceError, InputError, TargetMismatchError
 from coilpack.runtime.executable import Executable, read_executable
-from coilpack.runtime.executor import Executor
+from coilpack.runtime.executor import Executor, Memory
 from coilpack.runtime.loading import load_kernels
 from coilpack.runtime.plan import Base, build_plan
 from coilpack.runtime.program import ir
@@ -177,7 +177,7 @@ class Program:
         if executor is None:
             plan = build_plan(function, sizes, self._weight_offsets)
             self._reserve_arena(plan.arena_nbytes)
-            executor = Executor(self.device, plan, self._kernels, self._arena.address, self._weights.address)
+            executor = Executor(self.device, plan, self._kernels, Memory(self._arena.address, self._weights.address))
             if len(self._executors) >= _MAX_PLANS:
                 del self._executors[next(iter(self._executors))]
             self._executors[key] = executor
@@ -189,7 +189,7 @@ class Program:
         functions = {key: executor.plan for key, executor in self._executors.items()}
         old, self._arena = self._arena, self.device.allocate(nbytes, self._stream)
         self._executors = {
-            key: Executor(self.device, plan, self._kernels, self._arena.address, self._weights.address)
+            key: Executor(self.device, plan, self._kernels, Memory(self._arena.address, self._weights.address))
             for key, plan in functions.items()
         }
         # Its memory is freed on the stream it was allocated for; the latest call may still use it on another.

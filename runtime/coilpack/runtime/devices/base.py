@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError
 
 
@@ -28,11 +29,74 @@ class ComputeCapability:
 
 @dataclass(frozen=True, slots=True)
 class LaunchConfig:
-    """Geometry of a launch: workgroups (CTAs), threads in each, bytes of dynamic shared memory for each."""
+    """Geometry of a launch: workgroups (CTAs), threads in each, bytes of dynamic shared memory for each.
+
+    All workgroups of a `cooperative` launch run at once, so they may wait for one another.
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_memory_bytes: int
+    cooperative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Where the elements of a matrix lie: strides between rows, columns and the matrices of a batch, in elements.
+
+    One of the first two is 1 and the other at least the size that it steps over, but for a broadcast addend.
+    """
+
+    row_stride: int
+    column_stride: int
+    batch_stride: int
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether rows are contiguous; columns are otherwise."""
+        return self.column_stride == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """target = alpha * lhs @ rhs + beta * addend, for each matrix of a batch.
+
+    Args:
+        dtype: of both sides: f16, bf16, f32 or f64. Sums are f32, or f64 for f64.
+        target_dtype: of target and addend: `dtype`, or f32.
+        batch: how many products.
+        m: rows of lhs and target.
+        n: columns of rhs and target.
+        k: columns of lhs and rows of rhs.
+        target: m x n.
+        lhs: m x k.
+        rhs: k x n.
+        addend: m x n, laid out as the target, or broadcast; None where nothing is added.
+        is_bias: the addend is one row (of a row-major target) or one column that is added to each, and beta is 1.
+        alpha: factor of the product.
+        beta: factor of the addend.
+        tf32: f32 factors may be rounded to TF32.
+    """
+
+    dtype: DType
+    target_dtype: DType
+    batch: int
+    m: int
+    n: int
+    k: int
+    target: Matrix
+    lhs: Matrix
+    rhs: Matrix
+    addend: Matrix | None
+    is_bias: bool
+    alpha: float
+    beta: float
+    tf32: bool
+
+    @property
+    def size(self) -> int:
+        """Elements of the target."""
+        return self.batch * self.m * self.n
 
 
 class Buffer(Protocol):
