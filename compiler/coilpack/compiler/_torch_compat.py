@@ -6,11 +6,13 @@ turn; torch 2.11 to 2.14 have the same ones.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -55,6 +57,7 @@ try:
     from torch._inductor.virtualized import V
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.multiprocessing.reductions import StorageWeakRef
     from torch.nn.attention.flex_attention import _create_empty_block_mask
 
     FxConverter = wrapper_fxir.FxConverter
@@ -108,12 +111,31 @@ __all__ = [
     "init_backend_registration",
     "joint_graph_passes",
     "make_fx",
+    "memory_identity",
     "register_interface_for_device",
     "select_decomp_table",
+    "with_tensors",
 ]
 
 empty_block_mask = _create_empty_block_mask
 joint_graph_passes = _recursive_joint_graph_passes
+
+
+def memory_identity(tensor: torch.Tensor) -> int:
+    """A number that (fake) tensors have in common if they view one storage, as long as one of them lives."""
+    reference: Any = StorageWeakRef  # torch does not annotate it
+    return int(reference(tensor.untyped_storage()).cdata)
+
+
+def with_tensors(
+    program: torch.export.ExportedProgram, replaced: Mapping[str, torch.Tensor]
+) -> torch.export.ExportedProgram:
+    """The same program with other parameters, buffers and constants under the names in `replaced`."""
+    other = copy.copy(program)
+    other._state_dict = {name: replaced.get(name, value) for name, value in program.state_dict.items()}
+    other._constants = {name: replaced.get(name, value) for name, value in program.constants.items()}
+    return other
+
 
 # c10::DeviceType codes (c10/core/DeviceType.h).
 _CUDA, _META, _DEVICE_TYPES = 1, 14, 21

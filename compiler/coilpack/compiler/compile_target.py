@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch.export.graph_signature import InputKind, OutputKind
 
 from coilpack.compiler import PRODUCER
 from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache
-from coilpack.compiler.capture.build_function import BoundKernel, WeightRef, build_function, tensor_type
+from coilpack.compiler.capture.bindings import Binding
+from coilpack.compiler.capture.build_function import BoundKernel, build_function
 from coilpack.compiler.capture.choices import StaticChoices
+from coilpack.compiler.capture.functionalise import functionalise, mutated_state, tensors
 from coilpack.compiler.capture.host_graph import CapturedKernel, run_inductor
+from coilpack.compiler.capture.interface import read_interface
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.capture.retrace import retrace
 from coilpack.compiler.kernels.access import parameter_access
@@ -24,6 +26,7 @@ from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
 from coilpack.compiler.kernels.source import KernelSource
 from coilpack.compiler.passes.plan_memory import PlanMemory
+from coilpack.compiler.state import State
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
 from coilpack.runtime.errors import UnsupportedError
@@ -76,7 +79,10 @@ def compile_target(
         CoilpackError: kernels cannot be compiled.
     """
     torch.set_float32_matmul_precision(options.float32_matmul_precision)
+    functional = {name: functionalise(program, name) for name, program in programs.items()}
     weights = Weights(elsewhere)
+    state = State(frozenset().union(*map(mutated_state, functional.values())), weights)
+    named = {name: _places(name, program, weights, state) for name, program in programs.items()}
     functions: list[ir.Function] = []
     kernels: list[_Kernel] = []
     compiler = KernelCompiler(
@@ -88,7 +94,8 @@ def compile_target(
     )
     with target_device(target), compiler:
         for name, program in programs.items():
-            function, own = _Function(name, program, weights, options, compiler, progress).compile()
+            made = _Function(name, program, functional.pop(name), named[name], weights, options, compiler, progress)
+            function, own = made.compile()
             functions.append(function)
             kernels.extend(own)
         kernels = _with_unique_symbols(compiler, kernels)
@@ -96,14 +103,25 @@ def compile_target(
         ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in options.image_kinds
     )
     executables = {image.entry: _executable(image.kind, kernels) for image in images}
-    used = {op.storage for f in functions for op in f.operations if isinstance(op, ir.Parameter)}
+    operations = [operation for function in functions for operation in function.operations]
+    globals_ = {op.global_ for op in operations if isinstance(op, ir.GetGlobal)}
+    used = {op.storage for op in operations if isinstance(op, ir.Parameter)}
+    used |= {global_.initial for global_ in globals_ if global_.initial is not None}
     program_ir = ir.Program(
         producer=PRODUCER,
         signatures=tuple(f.signature for f in functions),
         storages=tuple(sorted(used, key=lambda s: s.name)),
         targets=(ir.Target(target.ptx_name, images, tuple(k.kernel for k in kernels), tuple(functions)),),
+        globals=tuple(sorted(globals_, key=lambda g: g.name)),
     )
     return TargetBundle(program_ir, executables, {s.name: weights.storages[s.name] for s in program_ir.storages})
+
+
+def _places(name: str, program: torch.export.ExportedProgram, weights: Weights, state: State) -> Mapping[str, Binding]:
+    """Where the parameters, buffers and constants of the function `name` lie, by qualified name."""
+    named = tensors(program)
+    kept = state.add(name, named)
+    return {n: kept[n] if n in kept else weights.add(n, tensor) for n, tensor in named.items()}
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,8 @@ class _Function:
 
     name: str
     program: torch.export.ExportedProgram
+    functional: torch.export.ExportedProgram | None  # made already, for the first attempt; tracing uses it up
+    tensors: Mapping[str, Binding]
     weights: Weights
     options: TargetOptions
     compiler: KernelCompiler
@@ -169,20 +189,19 @@ class _Function:
 
     def _attempt(self, budget: int, fuse_attention: bool) -> tuple[ir.Function, list[_Kernel]]:
         self.progress(f"{self.name}: tracing for {self.target.name}")
-        with torch.no_grad():
-            # Functionalises, and leaves the original as it is for another attempt.
-            program = self.program.run_decompositions({}, decompose_custom_triton_ops=True)
-        signature, bindings = self._interface(program)
-        host = run_inductor(
-            retrace(program, fuse_attention=fuse_attention), self.target, StaticChoices(self.target, budget)
+        program, self.functional = self.functional or functionalise(self.program, self.name), None
+        interface = read_interface(program, self.name, self.tensors)
+        retraced = retrace(
+            program, mutations=interface.mutations, results=interface.results, fuse_attention=fuse_attention
         )
+        host = run_inductor(retraced, self.target, StaticChoices(self.target, budget))
         kernels = self._compile_kernels(list(host.kernels.values()))
         bound = {
             name: BoundKernel(made.kernel, tuple(p.name for p in made.lowered.parameters))
             for name, made in zip(host.kernels, kernels, strict=True)
         }
         constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
-        function = build_function(signature, host, bindings, constants, bound)
+        function = build_function(interface.signature(self.name), host, interface.bindings, constants, bound)
         return PlanMemory().run(function), kernels
 
     def _compile_kernels(self, captured: Sequence[CapturedKernel]) -> list[_Kernel]:
@@ -196,49 +215,6 @@ class _Function:
             _Kernel(_program_kernel(name, lowered), source, lowered)
             for name, source, lowered in zip(names, sources, compiled, strict=True)
         ]
-
-    def _interface(self, program: torch.export.ExportedProgram) -> tuple[ir.Signature, list[WeightRef | int]]:
-        """The signature, and what each placeholder is: a weight, or an input by number."""
-        signature = program.graph_signature
-        weights = self.weights.add_program(program)
-        placeholders = {n.name: n.meta.get("val") for n in program.graph.find_nodes(op="placeholder")}
-        inputs: list[ir.Argument] = []
-        bindings: list[WeightRef | int] = []
-        for spec in signature.input_specs:
-            value = placeholders[spec.arg.name]
-            if spec.kind == InputKind.USER_INPUT:
-                if not isinstance(value, torch.Tensor):
-                    raise UnsupportedError(
-                        f"input {spec.arg.name!r} of {self.name!r} is {value!r}, not a tensor; "
-                        "make it a constant of the model"
-                    )
-                bindings.append(len(inputs))
-                inputs.append(ir.Argument(spec.arg.name, tensor_type(value, f"input {spec.arg.name!r}")))
-            elif spec.target in weights:
-                bindings.append(weights[spec.target])
-            else:
-                raise UnsupportedError(
-                    f"input {spec.arg.name!r} of {self.name!r} is a {spec.kind.name.lower()}, not a tensor"
-                )
-        for spec in signature.output_specs:
-            if spec.kind != OutputKind.USER_OUTPUT:
-                raise UnsupportedError(
-                    f"{self.name!r} changes {spec.target!r} in place ({spec.kind.name.lower()}); "
-                    "return it as an output instead"
-                )
-        return ir.Signature(self.name, tuple(inputs), self._outputs(program)), bindings
-
-    def _outputs(self, program: torch.export.ExportedProgram) -> tuple[ir.Argument, ...]:
-        (output,) = program.graph.find_nodes(op="output")
-        arguments = []
-        for number, node in enumerate(output.args[0]):
-            value = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
-            if not isinstance(value, torch.Tensor):
-                raise UnsupportedError(
-                    f"output {number} of {self.name!r} is {value!r}, not a tensor; return tensors only"
-                )
-            arguments.append(ir.Argument("", tensor_type(value, f"output {number}")))
-        return tuple(arguments)
 
 
 def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:

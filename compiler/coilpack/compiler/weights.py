@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from coilpack.compiler.bundle import StorageContent
-from coilpack.compiler.capture.build_function import WeightRef
+from coilpack.compiler.capture.bindings import WeightRef
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
@@ -50,13 +48,6 @@ class Weights:
             self._by_address[address] = self._store(name, tensor)
             self._alive.append(tensor)
         return WeightRef(self._by_address[address], int(tensor.storage_offset()) * tensor.element_size())
-
-    def add_program(self, program: torch.export.ExportedProgram) -> Mapping[str, WeightRef]:
-        """Adds every parameter, buffer and constant of an exported program; the result is by its qualified name."""
-        named: dict[str, Any] = {**program.state_dict, **program.constants}
-        return {
-            name: self.add(name, tensor.detach()) for name, tensor in named.items() if isinstance(tensor, torch.Tensor)
-        }
 
     def _store(self, name: str, tensor: torch.Tensor) -> ir.Storage:
         view = _bytes_of(tensor)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from coilpack.compiler.capture.bindings import Binding, GlobalRef, WeightRef
 from coilpack.compiler.capture.host_graph import HostGraph, dispatch
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.layout import ArrayType
 from coilpack.runtime.program import ir
-
-
-@dataclass(frozen=True)
-class WeightRef:
-    """Where a constant tensor lies: a storage of the program and a byte offset into it."""
-
-    storage: ir.Storage
-    byte_offset: int
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ def tensor_type(tensor: Any, what: str) -> ir.TensorType:
 def build_function(
     signature: ir.Signature,
     host: HostGraph,
-    bindings: list[WeightRef | int],
+    bindings: Sequence[Binding | None],
     constants: Mapping[str, WeightRef],
     kernels: Mapping[str, BoundKernel],
 ) -> ir.Function:
@@ -55,7 +48,8 @@ def build_function(
     Args:
         signature: what callers see.
         host: the captured graph.
-        bindings: for each placeholder of the graph, the weight it is or the number of the input it is.
+        bindings: for each placeholder of the graph, the weight or state it is or the number of the input it is; None
+            for an input that is always None.
         constants: for each tensor that Inductor added, where it lies.
         kernels: for each captured kernel, the kernel of the program.
 
@@ -71,14 +65,15 @@ def build_function(
     returned = builder.operations[-1]
     assert isinstance(returned, ir.Return)
     # The device may lay out a result otherwise than the CPU did when the model was exported: the code decides.
-    outputs = tuple(replace(a, type=v.type) for a, v in zip(signature.outputs, returned.values, strict=True))
+    types = iter([value.type for value in returned.values])
+    outputs = tuple(a if a.value is not None else replace(a, type=next(types)) for a in signature.outputs)
     return ir.Function(replace(signature, outputs=outputs), arguments, tuple(builder.operations))
 
 
 @dataclass
 class _Builder:
     arguments: tuple[ir.Value, ...]
-    bindings: list[WeightRef | int]
+    bindings: Sequence[Binding | None]
     constants: Mapping[str, WeightRef]
     kernels: Mapping[str, BoundKernel]
     operations: list[ir.Operation] = field(default_factory=list)
@@ -102,17 +97,21 @@ class _Builder:
         self.placeholders += 1
         if isinstance(binding, int):
             self.define(node, self.arguments[binding])
-        elif node.users:
-            self.weight(node, binding, node.meta["val"])
+        elif binding is not None and node.users:
+            self.tensor(node, binding, node.meta["val"])
 
     def get_attr(self, node: torch.fx.Node) -> None:
         name = str(node.target)
         if node.users:
-            self.weight(node, self.constants[name], node.meta["val"])
+            self.tensor(node, self.constants[name], node.meta["val"])
 
-    def weight(self, node: torch.fx.Node, weight: WeightRef, tensor: Any) -> None:
-        value = ir.Value(node.name, tensor_type(tensor, f"weight {weight.storage.name!r}"))
-        self.operations.append(ir.Parameter(value, weight.storage, weight.byte_offset))
+    def tensor(self, node: torch.fx.Node, place: WeightRef | GlobalRef, tensor: Any) -> None:
+        name = place.storage.name if isinstance(place, WeightRef) else place.global_.name
+        value = ir.Value(node.name, tensor_type(tensor, f"tensor {name!r}"))
+        if isinstance(place, WeightRef):
+            self.operations.append(ir.Parameter(value, place.storage, place.byte_offset))
+        else:
+            self.operations.append(ir.GetGlobal(value, place.global_, place.byte_offset))
         self.define(node, value)
 
     def empty_strided(self, node: torch.fx.Node) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.capture.bindings import Mutation
 from coilpack.compiler.capture.source_location import source_location
 from coilpack.runtime.errors import UnsupportedError
 
@@ -30,11 +31,19 @@ class Retraced:
     fake_mode: Any
 
 
-def retrace(program: torch.export.ExportedProgram, *, fuse_attention: bool) -> Retraced:
+def retrace(
+    program: torch.export.ExportedProgram,
+    *,
+    mutations: Sequence[Mutation] = (),
+    results: Sequence[int],
+    fuse_attention: bool,
+) -> Retraced:
     """Traces `program` on fake CUDA tensors.
 
     Args:
         program: an exported program on the CPU; functionalised already (`run_decompositions({})`).
+        mutations: inputs that get a new value at the end, in place.
+        results: the numbers of the program's results that the graph returns.
         fuse_attention: attention becomes one flex-attention kernel where its shapes allow; otherwise plain arithmetic.
 
     Raises:
@@ -69,8 +78,34 @@ def retrace(program: torch.export.ExportedProgram, *, fuse_attention: bool) -> R
     with mode, torch.no_grad(), torch.fx.traceback.preserve_node_meta():
         inputs = [_on_cuda(node.meta["val"]) for node in graph_module.graph.find_nodes(op="placeholder")]
         tracer = Tracer(graph_module)
-        traced = compat.make_fx(tracer.run, decomposition_table=compat.select_decomp_table())(*inputs)
+
+        def run(*arguments: Any) -> tuple[Any, ...]:
+            return _update(arguments, tracer.run(*arguments), mutations, results)
+
+        traced = compat.make_fx(run, decomposition_table=compat.select_decomp_table())(*inputs)
     return Retraced(traced, inputs, mode)
+
+
+def _update(
+    arguments: Sequence[Any], values: Sequence[Any], mutations: Sequence[Mutation], results: Sequence[int]
+) -> tuple[Any, ...]:
+    """Copies new values over the arguments that change, and picks the results; what was a new value is the argument.
+
+    With the copies at the end, Inductor updates the arguments in place where it can. What still shows an argument's old
+    value is copied out before.
+    """
+    changed = {compat.memory_identity(arguments[m.placeholder]) for m in mutations}
+
+    def kept(value: torch.Tensor) -> torch.Tensor:
+        return value.clone() if compat.memory_identity(value) in changed else value
+
+    new = [kept(values[m.result]) for m in mutations]
+    returned = [kept(values[number]) for number in results]
+    for mutation, value in zip(mutations, new, strict=True):
+        arguments[mutation.placeholder].copy_(value)
+    inputs = {id(argument) for argument in arguments}
+    updated = {id(values[m.result]): arguments[m.placeholder] for m in mutations if id(values[m.result]) not in inputs}
+    return tuple(updated.get(id(values[number]), value) for number, value in zip(results, returned, strict=True))
 
 
 def _shape_env(graph_module: torch.fx.GraphModule) -> Any:
