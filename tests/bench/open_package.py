@@ -220,7 +220,7 @@ def measure_call(path: Path, device: Device) -> dict[str, Times]:
     with runtime.open(path, device=device) as opened:
         arguments = [runtime.to_device(np.zeros((ROWS, COLUMNS), np.float16), opened.device) for _ in range(2)]
         report = {"call (us)": times(lambda: opened(*arguments), 500, 1e6)}
-        executor, result = next(iter(opened._executors.values())), opened(*arguments)
+        executor, result = next(iter(opened._default._executors.values())), opened(*arguments)
         places = [argument.address for argument in arguments], [result.address], opened.device.default_stream
         report["  its launches (us)"] = times(lambda: executor.run(*places), 500, 1e6)
         opened.device.synchronize(opened.device.default_stream)

@@ -1,0 +1,357 @@
+"""A context: what a program needs to run besides code and weights: memory for intermediate values, and its state."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from coilpack.runtime.arguments import bind_arguments
+from coilpack.runtime.arrays import DeviceArray, HostArray, as_device_view
+from coilpack.runtime.devices.base import Buffer
+from coilpack.runtime.errors import InputError
+from coilpack.runtime.executor import Executor, Memory
+from coilpack.runtime.loaded import LoadedProgram
+from coilpack.runtime.philox import check_seed, random_seeds
+from coilpack.runtime.plan import Base, Plan
+from coilpack.runtime.program import ir
+from coilpack.runtime.program.expr import evaluate
+from coilpack.runtime.sizes import as_integer, check_shapes, solve_sizes
+from coilpack.runtime.staging import StagedArgument
+from coilpack.runtime.streams import stream_handle
+
+Result = DeviceArray | int
+
+_MAX_EXECUTORS = 256  # each stands for a function and one combination of sizes; more than a large package has functions
+_SLACK = 4  # a block that grows with the sizes of calls takes a quarter more than it needs, to grow seldom
+_LEAST_SEEDS = 4096  # bytes
+_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: one handle, another stream in each thread
+
+
+class Snapshot:
+    """The state of a context at one moment; it does not change.
+
+    Taken by `snapshot`, it serves every context of the same program, and lives as long as somebody refers to it.
+    """
+
+    __slots__ = ("_buffer", "_program", "_stream")
+
+    def __init__(self, program: LoadedProgram, buffer: Buffer, stream: int) -> None:
+        self._program = weakref.ref(program)
+        self._buffer = buffer
+        self._stream = stream
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that it takes."""
+        return self._buffer.nbytes
+
+
+class Context:
+    """Runs the functions of a program over state of its own. Made by `Program.new_context`.
+
+    Contexts of one program share code and weights; each has its own globals and memory for intermediate values, so
+    calls of several contexts may run at once, on several streams. One context may be called from several threads: its
+    calls run one after another, on whatever streams.
+
+    Args:
+        program: what it runs.
+        graphs: run what is called again as a CUDA graph.
+    """
+
+    def __init__(self, program: LoadedProgram, graphs: bool) -> None:
+        device = program.device
+        self._program = program
+        self._graphs = graphs
+        self._lock = threading.Lock()
+        self._closed = False
+        self._stream = device.default_stream  # of the latest call
+        self._executors: dict[tuple[str, tuple[int, ...]], Executor] = {}
+        self._arena = self._seeds = device.allocate(0, self._stream)
+        self._globals: Buffer = device.allocate(program.globals_nbytes, self._stream)
+        program.initialize_globals(self._globals.address, self._stream)
+
+    def __repr__(self) -> str:
+        return f"<Context of {self._program.file} on {self._program.device.name}>"
+
+    # --- calls ---
+
+    def __call__(
+        self,
+        *arguments: object,
+        function: str | None = None,
+        stream: object = None,
+        seed: object = None,
+        **by_name: object,
+    ) -> Result | tuple[Result, ...]:
+        """Calls a function. The work is queued; reading a result waits for it.
+
+        Args:
+            *arguments: its inputs in order: numpy arrays, which are uploaded, or arrays on the device: anything with
+                DLPack or the CUDA array interface; integers where it takes integers. A host array that the function
+                writes to is updated, which waits. Arrays on the device may have any strides; where kernels cannot use
+                them as they lie, copies are made (and copied back when written). The function reads what its inputs
+                hold before the call, even if it writes to an array that shares memory with them.
+            function: its name; may be left out for `main`, or where there is only one.
+            stream: where to queue the work: None for the default stream, a handle, or an object with `__cuda_stream__`.
+            seed: of its random numbers, -2**63 to 2**64 - 1; for functions that draw some, and only those.
+            **by_name: inputs by their names.
+
+        Returns:
+            The output, or a tuple of them where there are none or several. Integers are Python's.
+
+        Raises:
+            InputError: an argument or the seed is missing or does not fit: element type, shape, value or device.
+            NotFoundError: there is no function, or no input, of that name.
+            DeviceError: there is too little memory, or the device fails.
+        """
+        program = self._program
+        body, device = program.body(program.name(function)), program.device
+        signature, labels = body.signature, program.labels(body.name)
+        if seed is not None and not signature.random and any(a.name == "seed" for a in signature.inputs):
+            by_name, seed = {**by_name, "seed": seed}, None  # an input that is called so
+        key = _check_seed(signature, seed)
+        handle = stream_handle(stream, device)
+        given = bind_arguments(signature, arguments, by_name)
+        views = [
+            as_device_view(value, device, handle, what) if argument.value is None else as_integer(value, what)
+            for value, argument, what in zip(given, signature.inputs, labels, strict=True)
+        ]
+        shapes = [view if isinstance(view, int) else view.shape for view in views]
+        sizes = solve_sizes(signature, shapes)
+        with self._lock:
+            executor = self._executor(body, sizes, shapes)
+            staged = program.stager.stage(views, executor.plan, handle, labels)
+            outputs = self._run(executor, staged, key, handle)
+        self._finish(views, staged, handle)
+        results = self._results(signature, sizes, executor.plan, staged, outputs, handle)
+        return results[0] if len(results) == 1 else results
+
+    def _run(self, executor: Executor, staged: Sequence[StagedArgument | None], seed: int, stream: int) -> list[Buffer]:
+        device, plan = self._program.device, executor.plan
+        outputs = [device.allocate(nbytes, stream) for nbytes in plan.output_nbytes]
+        self._enter(stream)
+        if plan.seeds:
+            device.write(self._seeds.address, _draw(plan, seed), stream)
+        addresses = [argument.array.address if argument else 0 for argument in staged]
+        executor.run(addresses, [buffer.address for buffer in outputs], stream)
+        self._leave(stream)
+        return outputs
+
+    def _finish(
+        self, views: Sequence[DeviceArray | HostArray | int], staged: Sequence[StagedArgument | None], stream: int
+    ) -> None:
+        program = self._program
+        for view, argument in zip(views, staged, strict=True):
+            if argument is not None and argument.origin is not None:
+                program.stager.write_back(argument)
+            if isinstance(view, DeviceArray):
+                program.device.order(stream, view.stream)  # whoever uses or frees it there comes after this call
+
+    def _results(
+        self,
+        signature: ir.Signature,
+        sizes: Mapping[str, int],
+        plan: Plan,
+        staged: Sequence[StagedArgument | None],
+        outputs: Sequence[Buffer],
+        stream: int,
+    ) -> tuple[Result, ...]:
+        device, arrays = self._program.device, iter(plan.results)
+        results: list[Result] = []
+        for output in signature.outputs:
+            if output.value is not None:
+                results.append(evaluate(output.value, sizes))
+                continue
+            reference, type_ = next(arrays)
+            if reference.base is Base.OUTPUT:
+                buffer = outputs[reference.index]
+                results.append(DeviceArray(device, buffer, buffer.address + reference.offset, type_, stream))
+            else:
+                argument = staged[reference.index]
+                assert argument is not None, "the verifier lets no integer be returned as an array"
+                source, address = argument.array, argument.array.address + reference.offset
+                results.append(DeviceArray(device, source, address, type_, stream, read_only=source.read_only))
+        return tuple(results)
+
+    # --- streams ---
+
+    def _enter(self, stream: int) -> None:
+        """Orders work after the latest call, with which it shares memory."""
+        self._program.device.order(self._stream, stream)
+        self._stream = stream
+
+    def _leave(self, stream: int) -> None:
+        # The next call may come from another thread, for which this handle names another stream. The legacy stream
+        # waits for every per-thread stream.
+        if stream == _PER_THREAD_STREAM:
+            self._stream = self._program.device.default_stream
+
+    # --- plans and memory ---
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError(f"{self._program.file}: the program is closed, or this context of it")
+
+    def prepare(self, functions: Sequence[ir.Function]) -> None:
+        """Makes functions without symbols ready to run, with memory for all of them.
+
+        Raises:
+            InputError: a launch does not fit the device or its kernel.
+            DeviceError: there is too little memory.
+        """
+        with self._lock:
+            self._arena = self._grow(self._arena, max((evaluate(f.arena_nbytes, {}) for f in functions), default=0))
+            for function in functions[:_MAX_EXECUTORS]:
+                self._executor(function, {}, None)
+
+    def _executor(
+        self, function: ir.Function, sizes: Mapping[str, int], given: Sequence[tuple[int, ...] | int] | None
+    ) -> Executor:
+        self._check_open()
+        key = (function.name, tuple(sizes.values()))
+        executor = self._executors.pop(key, None)
+        if given is not None and (executor is None or not _fit(executor.plan, given)):
+            try:
+                check_shapes(function.signature, given, sizes)
+            except InputError:
+                if executor is not None:
+                    self._executors[key] = executor
+                raise
+        if executor is None:
+            plan = self._program.plan(function, sizes)
+            self._reserve(plan, grows=bool(sizes))
+            memory = Memory(
+                self._arena.address, self._program.weights_address, self._globals.address, self._seeds.address
+            )
+            executor = Executor(self._program.device, plan, self._program.kernels, memory, self._graphs)
+        self._executors[key] = executor  # now the latest one
+        while len(self._executors) > _MAX_EXECUTORS:
+            self._executors.pop(next(iter(self._executors))).close()
+        return executor
+
+    def _reserve(self, plan: Plan, *, grows: bool) -> None:
+        if plan.arena_nbytes > self._arena.nbytes:
+            slack = plan.arena_nbytes // _SLACK if grows and self._arena.nbytes else 0
+            self._arena = self._grow(self._arena, plan.arena_nbytes + slack)
+        if plan.seeds_nbytes > self._seeds.nbytes:
+            self._seeds = self._grow(self._seeds, max(plan.seeds_nbytes, _LEAST_SEEDS))
+
+    def _grow(self, old: Buffer, nbytes: int) -> Buffer:
+        """Replaces a block by a larger one; executors that know the old address go."""
+        if nbytes <= old.nbytes:
+            return old
+        device = self._program.device
+        self._drop_executors()
+        # Memory is freed on the stream it was allocated for; the latest call may still use it on another.
+        device.synchronize(self._stream)
+        old.close()
+        return device.allocate(nbytes, self._stream)
+
+    def _drop_executors(self) -> None:
+        while self._executors:
+            self._executors.popitem()[1].close()
+
+    # --- state ---
+
+    def reset(self, *, stream: object = None) -> None:
+        """Gives all globals their initial contents again.
+
+        Args:
+            stream: where to queue the work, as in a call.
+        """
+        self._change(stream, lambda handle: self._program.initialize_globals(self._globals.address, handle))
+
+    def snapshot(self, *, stream: object = None) -> Snapshot:
+        """A copy of all globals as they are after the calls so far.
+
+        Args:
+            stream: where to queue the work, as in a call.
+
+        Raises:
+            DeviceError: there is no memory for the copy.
+        """
+        device = self._program.device
+        handle = stream_handle(stream, device)
+        buffer = device.allocate(self._globals.nbytes, handle)
+        self._change(handle, lambda _: device.copy(buffer.address, self._globals.address, buffer.nbytes, handle))
+        return Snapshot(self._program, buffer, handle)
+
+    def restore(self, snapshot: Snapshot, *, stream: object = None) -> None:
+        """Gives all globals the contents that they had when a snapshot was taken, of this or another context.
+
+        Args:
+            snapshot: of a context of the same program.
+            stream: where to queue the work, as in a call.
+
+        Raises:
+            InputError: it is of another program.
+        """
+        if snapshot._program() is not self._program:
+            raise InputError(f"{self._program.file}: the snapshot is of another program")
+        device = self._program.device
+        handle = stream_handle(stream, device)
+        device.order(snapshot._stream, handle)
+        source, nbytes = snapshot._buffer.address, snapshot._buffer.nbytes
+        self._change(handle, lambda _: device.copy(self._globals.address, source, nbytes, handle))
+        device.order(handle, snapshot._stream)  # its memory is freed there
+
+    def _change(self, stream: object, queue: Callable[[int], Any]) -> None:
+        handle = stream_handle(stream, self._program.device)
+        with self._lock:
+            self._check_open()
+            self._enter(handle)
+            queue(handle)
+            self._leave(handle)
+
+    # --- closing ---
+
+    def close(self) -> None:
+        """Waits for its work and frees its memory. Results and snapshots stay valid. Closing twice is harmless."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._program.device.synchronize(self._stream)
+            finally:
+                self._drop_executors()
+                for block in (self._arena, self._globals, self._seeds):
+                    block.close()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_globals", None) is not None and not sys.is_finalizing():
+            self.close()
+
+
+def _check_seed(signature: ir.Signature, seed: object) -> int:
+    if signature.random:
+        if seed is None:
+            raise InputError(f"{signature.name}: draws random numbers; pass seed=, an integer")
+        return check_seed(seed, signature.name)
+    if seed is not None:
+        raise InputError(f"{signature.name}: takes no seed: it draws no random numbers")
+    return 0
+
+
+def _draw(plan: Plan, seed: int) -> memoryview:
+    block = bytearray(plan.seeds_nbytes)
+    for row in plan.seeds:
+        data = random_seeds(seed, row.count, row.philox_offset).tobytes()
+        block[row.offset : row.offset + len(data)] = data
+    return memoryview(block)
+
+
+def _fit(plan: Plan, given: Sequence[tuple[int, ...] | int]) -> bool:
+    return all(isinstance(g, int) or g == type_.shape for g, type_ in zip(given, plan.arguments, strict=True))

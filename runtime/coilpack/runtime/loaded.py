@@ -1,0 +1,177 @@
+"""A package on a device: what all contexts of a program share."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from coilpack.runtime.devices.base import Buffer, Device
+from coilpack.runtime.errors import DeviceError, InputError, TargetMismatchError
+from coilpack.runtime.executable import Executable, read_executable
+from coilpack.runtime.loading import load_kernels
+from coilpack.runtime.plan import Plan, build_plan
+from coilpack.runtime.program import ir
+from coilpack.runtime.sizes import label
+from coilpack.runtime.staging import Stager
+from coilpack.runtime.strided import StridedCopier
+from coilpack.runtime.targets import describe_targets, runnable_images
+
+if TYPE_CHECKING:
+    from coilpack.runtime.package import Package
+
+_ALIGNMENT = 256  # bytes; weights and globals are as aligned as allocations of their own
+_MAX_PLANS = 256  # each stands for a function and one combination of sizes
+
+
+class LoadedProgram:
+    """Kernels, weights and plans. May be used from several threads.
+
+    Attributes:
+        device: where it is.
+        file: what messages call the package.
+        program: what the package holds.
+        target: the compiled target that was chosen for the device.
+        kernels: the device's kernels by export name.
+        stager: brings arguments into the layout of the kernels.
+        weights_address: where the weights begin.
+        globals_nbytes: bytes that the globals of one context take.
+
+    Args:
+        package: an open package; not needed any more once this is made.
+        device: where to load it.
+        file: what messages call the package.
+
+    Raises:
+        TargetMismatchError: it holds no code for the device.
+        DeviceError: the device refuses the code, or has too little memory.
+    """
+
+    def __init__(self, package: Package, device: Device, file: str) -> None:
+        self.device = device
+        self.file = file
+        self.program = package.program
+        self.target, executable = _choose(package, device, file)
+        self._labels = {
+            signature.name: [label(signature, index) for index in range(len(signature.inputs))]
+            for signature in package.program.signatures
+        }
+        self._bodies = {function.name: function for function in self.target.functions}
+        self._global_offsets, self.globals_nbytes = _place({g.name: g.nbytes for g in package.program.globals})
+        self._plans: dict[tuple[str, tuple[int, ...]], Plan] = {}
+        self._lock = threading.Lock()
+        self._copier = StridedCopier(device)
+        self.stager = Stager(device, self._copier)
+        self._modules, self.kernels = load_kernels(device, executable, self.target.kernels)
+        self._weights, self._weight_offsets = _upload_weights(package, device)
+
+    @property
+    def weights_address(self) -> int:
+        """Where the weights begin."""
+        return self._weights.address
+
+    def name(self, function: str | None) -> str:
+        """The name of the function that a call means.
+
+        Raises:
+            InputError: none is named, and there are several functions and no `main`.
+        """
+        if function is not None:
+            return function
+        if "main" in self._bodies:
+            return "main"
+        names = [signature.name for signature in self.program.signatures]
+        if len(names) == 1:
+            return names[0]
+        raise InputError(f"{self.file} has {len(names)} functions: say which one by function=, of {', '.join(names)}")
+
+    def body(self, name: str) -> ir.Function:
+        """The body of the function `name`; `NotFoundError` where there is none."""
+        found = self._bodies.get(name)
+        return found if found is not None else self.target.function(name)
+
+    def labels(self, name: str) -> list[str]:
+        """What messages call the inputs of the function `name`."""
+        return self._labels[name]
+
+    def plan(self, function: ir.Function, sizes: Mapping[str, int]) -> Plan:
+        """The plan of a function for the sizes of a call; the latest ones are kept.
+
+        Raises:
+            InputError: with these sizes an operation reaches out of its memory.
+        """
+        key = (function.name, tuple(sizes.values()))
+        with self._lock:
+            plan = self._plans.pop(key, None)
+        if plan is None:
+            plan = build_plan(function, sizes, self._weight_offsets, self._global_offsets)
+        with self._lock:
+            self._plans[key] = plan  # now the latest one
+            while len(self._plans) > _MAX_PLANS:
+                del self._plans[next(iter(self._plans))]
+        return plan
+
+    def initialize_globals(self, address: int, stream: int) -> None:
+        """Queues what gives a context's globals, which begin at `address`, their initial contents."""
+        if self.globals_nbytes:
+            self.device.fill(address, bytes(1), self.globals_nbytes, stream)
+        for item in self.program.globals:
+            if item.initial is not None:
+                source = self._weights.address + self._weight_offsets[item.initial.name]
+                self.device.copy(address + self._global_offsets[item.name], source, item.nbytes, stream)
+
+    def close(self) -> None:
+        """Frees weights and kernels, which nothing may use any more. Closing twice is harmless."""
+        self.kernels.clear()
+        self._plans.clear()
+        self._copier.close()
+        self._modules.close()
+        self._weights.close()
+        self.device.trim()
+
+    def __del__(self) -> None:
+        if getattr(self, "_weights", None) is not None and not sys.is_finalizing():
+            self.close()
+
+
+def _choose(package: Package, device: Device, file: str) -> tuple[ir.Target, Executable]:
+    targets = package.program.targets
+    refused = ""
+    for target, image in runnable_images(targets, device.compute_capability):
+        if image.kind is ir.ImageKind.CUBIN and not device.runs_cubins:
+            continue
+        executable = read_executable(package.image(image.entry), file=f"{file}: {image.entry}")
+        versions = [info.ptx_version for info in executable.images if info.ptx_version is not None]
+        if all(device.supports_ptx(version) for version in versions):
+            return target, executable
+        newest = max(versions)
+        refused = refused or f"{image.entry} is PTX ISA {newest[0]}.{newest[1]}, newer than the device's driver takes"
+    if refused:
+        raise DeviceError(
+            f"{file}: {refused}. Install a newer driver, or compile to a cubin or with an older `--ptx-version`"
+        )
+    raise TargetMismatchError(
+        f"{file}: no code for {device.name}, which is {device.description}; "
+        f"it has {describe_targets(targets)}. Compile with `--target {device.compute_capability}`"
+    )
+
+
+def _place(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Offsets of blocks that lie one after another, aligned, and the bytes of all."""
+    offsets: dict[str, int] = {}
+    total = 0
+    for name, nbytes in sizes.items():
+        offsets[name] = total
+        total += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+    return offsets, total
+
+
+def _upload_weights(package: Package, device: Device) -> tuple[Buffer, dict[str, int]]:
+    offsets, total = _place({storage.name: storage.nbytes for storage in package.program.storages})
+    stream = device.default_stream
+    weights = device.allocate(total, stream)
+    for name, offset in offsets.items():
+        with package.storage(name) as data:
+            device.write(weights.address + offset, data, stream)
+    return weights, offsets
