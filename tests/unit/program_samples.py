@@ -21,7 +21,7 @@ def pointer(dtype: DType, access: ir.Access, alignment: int = 16) -> ir.PointerP
 
 
 def small_program() -> ir.Program:
-    """Every operation, operand kind and expression kind; two functions, two targets, a symbol, Unicode names."""
+    """Every operation, operand kind and expression kind; three functions, two targets, symbols, Unicode names."""
     s0 = Symbol("s0")
     half = Binary(ExprKind.FLOORDIV, Binary(ExprKind.ADD, s0, 1), 2)
     grid = Binary(
@@ -36,7 +36,9 @@ def small_program() -> ir.Program:
         (ir.Argument("", dynamic),),
         (ir.SizeSymbol("s0", 0, 0, 1, 4096),),
     )
+    step = step_signature()
     storages = (ir.Storage("layer.0/weight", 256), ir.Storage("bias", 64))
+    globals_ = (ir.Global("cache", 4096), ir.Global("counter №1", 64, storages[1]))
     first = ir.Kernel(
         "main_dispatch_0_fused$add",
         (
@@ -49,10 +51,16 @@ def small_program() -> ir.Program:
         ),
     )
     second = ir.Kernel("größe_dispatch_0", (pointer(DType.bf16, WRITE, 2), ir.ScalarParameter(DType.i64)))
+    third = ir.Kernel(
+        "step_dispatch_0",
+        (pointer(DType.i64, READ, 8), pointer(DType.f32, READ | WRITE), ir.ScalarParameter(DType.i32)),
+        cooperative=True,
+        grid=(Binary(ExprKind.FLOORDIV, Binary(ExprKind.ADD, Symbol("p2"), 127), 128), 1, 1),
+    )
     images = {name: (ir.Image(ir.ImageKind.PTX, f"executables/{name}.ptx.cda1"),) for name in ("sm_80", "sm_90a")}
     images["sm_80"] += (ir.Image(ir.ImageKind.CUBIN, "executables/sm_80.cubin.cda1"),)
 
-    def body() -> tuple[ir.Function, ir.Function]:
+    def body() -> tuple[ir.Function, ...]:
         x = ir.Value("x", main.inputs[0].type)
         weight, bias = ir.Value("weight", tensor(DType.f32, 64)), ir.Value("bias", tensor(DType.f32, 8))
         scratch, out = ir.Value("scratch", tensor(DType.f32, 4, 4)), ir.Value("out", tensor(DType.f32, 4, 4))
@@ -75,10 +83,51 @@ def small_program() -> ir.Program:
             ir.Dispatch(second, (grid, 1, half), (result, Binary(ExprKind.MUL, s0, 4))),
             ir.Return((result,)),
         )
-        return ir.Function(main, (x,), operations, 512), ir.Function(other, (tokens,), dynamic_operations)
+        made = ir.Function(main, (x,), operations, 512), ir.Function(other, (tokens,), dynamic_operations)
+        return *made, step_function(step, third, globals_)
 
-    targets = tuple(ir.Target(name, images[name], (first, second), body()) for name in images)
-    return ir.Program("coilpack tests", (main, other), storages, targets)
+    targets = tuple(ir.Target(name, images[name], (first, second, third), body()) for name in images)
+    return ir.Program("coilpack tests", (main, other, step), storages, targets, globals_)
+
+
+def step_signature() -> ir.Signature:
+    """Random, with a dimension that defines its symbol through a sum, an integer in and one out, and every guard."""
+    rows, position = Symbol("rows"), Symbol("position")
+    doubled = Binary(ExprKind.ADD, Binary(ExprKind.MUL, 2, rows), 1)
+    inputs = (
+        ir.Argument("x", tensor(DType.f32, doubled, 4)),
+        ir.Argument("position", ir.INTEGER_TYPE, position),
+    )
+    following = Binary(ExprKind.ADD, position, 1)
+    outputs = (ir.Argument("", ir.INTEGER_TYPE, following), ir.Argument("", tensor(DType.f32, doubled, 4)))
+    symbols = (ir.SizeSymbol("rows", 0, 0, 0, 100), ir.SizeSymbol("position", 1, None, -1, 2**40))
+    guards = (
+        ir.Guard(ir.GuardKind.LESS_EQUAL, Binary(ExprKind.MUL, rows, position), 2**31 - 1),
+        ir.Guard(ir.GuardKind.NOT_EQUAL, position, 7),
+        ir.Guard(ir.GuardKind.EQUAL, Binary(ExprKind.MOD, rows, 2), 0),
+    )
+    return ir.Signature("step", inputs, outputs, symbols, guards, random=True)
+
+
+def step_function(signature: ir.Signature, kernel: ir.Kernel, globals_: tuple[ir.Global, ...]) -> ir.Function:
+    """State, seeds and library products."""
+    x, position = (ir.Value(argument.name, argument.type) for argument in signature.inputs)
+    cache, counter = ir.Value("cache", tensor(DType.f32, 4, 4)), ir.Value("counter", tensor(DType.i64, 2))
+    seeds, out = ir.Value("seeds", tensor(DType.i64, 2)), ir.Value("out", x.type)
+    bias = ir.Value("bias", ir.TensorType(DType.f32, x.type.shape, (0, 1)))
+    operations = (
+        ir.GetGlobal(cache, globals_[0], 64),
+        ir.GetGlobal(counter, globals_[1], location="model.py:3"),
+        ir.RandomSeeds(seeds, 4),
+        ir.Fill(counter, 1),
+        ir.Dispatch(kernel, (1, 1, 1), (seeds, cache, Symbol("position"))),
+        ir.Alloc(out, ir.AllocSpace.OUTPUT, Binary(ExprKind.MUL, x.type.shape[0], 16)),
+        ir.Matmul(out, x, cache, tf32=True),
+        ir.View(bias, cache),
+        ir.Matmul(out, x, cache, bias, -0.5, 1e-5, location="model.py:4"),
+        ir.Return((out,)),
+    )
+    return ir.Function(signature, (x, position), operations)
 
 
 def one_target(program: ir.Program) -> ir.Program:

@@ -69,12 +69,20 @@ def static_extent(tensor: ir.TensorType) -> int | None:
 class _Body:
     """A function's body in the making."""
 
-    def __init__(self, draw: st.DrawFn, signature: ir.Signature, names: list[str], storages: list[ir.Storage]) -> None:
-        self.draw, self.signature, self.storages = draw, signature, storages
+    def __init__(
+        self,
+        draw: st.DrawFn,
+        signature: ir.Signature,
+        names: list[str],
+        storages: list[ir.Storage],
+        globals_: list[ir.Global],
+    ) -> None:
+        self.draw, self.signature, self.storages, self.globals = draw, signature, storages, globals_
         self.symbols = [symbol.name for symbol in signature.symbols]
         self.names = names
         self.arguments = tuple(self.value(argument.type) for argument in signature.inputs)
-        self.values = list(self.arguments)
+        arrays = zip(self.arguments, signature.inputs, strict=True)
+        self.values = [value for value, argument in arrays if argument.value is None]
         self.constant: set[ir.Value] = set()
         self.operations: list[ir.Operation] = []
         self.arena = 0
@@ -105,6 +113,34 @@ class _Body:
         self.operations.append(ir.Parameter(value, storage, start, location=self.location()))
         self.values.append(value)
         self.constant.add(value)
+
+    def get_global(self) -> None:
+        global_ = self.draw(st.sampled_from(self.globals))
+        dtype = self.draw(dtypes)
+        value = self.value(ir.TensorType.contiguous(dtype, (global_.nbytes // dtype.itemsize,)))
+        self.operations.append(ir.GetGlobal(value, global_, location=self.location()))
+        self.values.append(value)
+
+    def random_seeds(self) -> None:
+        value = self.value(ir.TensorType.contiguous(DType.i64, (self.draw(st.integers(0, 5)),)))
+        offset = 4 * self.draw(st.integers(0, 2**62 - 1))
+        self.operations.append(ir.RandomSeeds(value, offset, location=self.location()))
+        self.values.append(value)
+        self.constant.add(value)
+
+    def matmul(self) -> None:
+        dtype = self.draw(st.sampled_from([DType.f16, DType.bf16, DType.f32, DType.f64]))
+        batch = tuple(self.draw(st.lists(sizes(self.symbols), max_size=1)))
+        m, k, n = (self.draw(sizes(self.symbols)) for _ in range(3))
+        lhs, rhs, target = (
+            self.alloc(ir.TensorType.contiguous(dtype, (*batch, *shape)), ir.AllocSpace.ARENA)
+            for shape in ((m, k), (k, n), (m, n))
+        )
+        numbers = st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0)  # no negative zero
+        addend = self.alloc(target.type, ir.AllocSpace.ARENA) if self.draw(st.booleans()) else None
+        beta = 0.0 if addend is None else self.draw(numbers)
+        alpha, tf32 = self.draw(numbers), self.draw(st.booleans())
+        self.operations.append(ir.Matmul(target, lhs, rhs, addend, alpha, beta, tf32, location=self.location()))
 
     def view(self) -> None:
         source = self.draw(st.sampled_from(self.values))
@@ -145,7 +181,13 @@ class _Body:
                     ir.PointerParameter(self.draw(dtypes), ir.Access.READ, 2 ** self.draw(st.integers(0, 8)))
                 )
                 operands.append(None)
-        kernel = ir.Kernel(name, tuple(parameters))
+        integers = [
+            f"p{index}"
+            for index, parameter in enumerate(parameters)
+            if isinstance(parameter, ir.ScalarParameter) and not parameter.dtype.is_float
+        ]
+        rule = tuple(Binary(ExprKind.MIN, self.draw(sizes(integers)), 65535) for _ in range(3))
+        kernel = ir.Kernel(name, tuple(parameters), self.draw(st.booleans()), self.draw(st.sampled_from([None, rule])))
         grid = tuple(Binary(ExprKind.MIN, self.draw(sizes(self.symbols)), 65535) for _ in range(3))
         self.operations.append(ir.Dispatch(kernel, grid, tuple(operands), location=self.location()))
         return kernel
@@ -154,15 +196,28 @@ class _Body:
 _ACCESSES = (ir.Access.READ, ir.Access.WRITE, ir.Access.READ | ir.Access.WRITE)
 
 
+_SHIFTS = st.integers(-9, 9)
+
+
 @st.composite
 def signatures(draw: st.DrawFn, name: str) -> ir.Signature:
     symbols = [f"s{index}" for index in range(draw(st.integers(0, 2)))]
-    inputs = [ir.Argument(draw(names), ir.TensorType.contiguous(draw(dtypes), (Symbol(s), 2))) for s in symbols]
+    inputs, made = [], []
+    for index, symbol in enumerate(symbols):
+        low, high = sorted(draw(st.lists(st.integers(0, 2**63 - 1), min_size=2, max_size=2)))
+        if draw(st.booleans()):
+            size = Binary(ExprKind.ADD, Binary(ExprKind.MUL, Symbol(symbol), draw(st.integers(1, 9))), draw(_SHIFTS))
+            inputs.append(ir.Argument(draw(names), ir.TensorType.contiguous(draw(dtypes), (Symbol(symbol), size))))
+            made.append(ir.SizeSymbol(symbol, index, draw(st.integers(0, 1)), low, high))
+        else:
+            inputs.append(ir.Argument(draw(names), ir.INTEGER_TYPE, Symbol(symbol)))
+            made.append(ir.SizeSymbol(symbol, index, None, -low, high))
     inputs += [ir.Argument("", draw(types(symbols))) for _ in range(draw(st.integers(0, 2)))]
     outputs = [ir.Argument("", draw(types(symbols))) for _ in range(draw(st.integers(0, 2)))]
-    bounds = [sorted(draw(st.lists(st.integers(0, 2**63 - 1), min_size=2, max_size=2))) for _ in symbols]
-    made = tuple(ir.SizeSymbol(s, index, 0, *bounds[index]) for index, s in enumerate(symbols))
-    return ir.Signature(name, tuple(inputs), tuple(outputs), made)
+    outputs += [ir.Argument("", ir.INTEGER_TYPE, draw(expressions(symbols))) for _ in range(draw(st.integers(0, 1)))]
+    sides = expressions(symbols)
+    guards = draw(st.lists(st.builds(ir.Guard, st.sampled_from(ir.GuardKind), sides, sides), max_size=2))
+    return ir.Signature(name, tuple(inputs), tuple(outputs), tuple(made), tuple(guards), draw(st.booleans()))
 
 
 @st.composite
@@ -171,37 +226,51 @@ def programs(draw: st.DrawFn) -> ir.Program:
     made = [draw(signatures(name)) for name in draw(st.lists(names, min_size=1, max_size=2, unique=True))]
     keys = draw(st.lists(names, max_size=3, unique=True))
     storages = [ir.Storage(key, draw(st.integers(0, 300))) for key in keys]
+    globals_ = [ir.Global(key, draw(st.integers(0, 300))) for key in draw(st.lists(names, max_size=2, unique=True))]
+    globals_ += [ir.Global(f"state of {s.name}", s.nbytes, s) for s in storages if draw(st.booleans())]
     targets = []
     for target in draw(st.lists(st.sampled_from(["sm_75", "sm_80", "sm_90a", "sm_120"]), max_size=2, unique=True)):
         kernels: list[ir.Kernel] = []
         functions = []
         for signature in made:
-            pool = draw(st.one_of(st.just([]), st.lists(names, min_size=30, max_size=30, unique=True)))
-            functions.append(_function(draw, signature, pool, storages, kernels))
+            pool = draw(st.one_of(st.just([]), st.lists(names, min_size=40, max_size=40, unique=True)))
+            functions.append(_function(draw, signature, pool, storages, globals_, kernels))
         image = ir.Image(ir.ImageKind.PTX, f"executables/{target}.ptx.cda1")
         targets.append(ir.Target(target, (image,), tuple(kernels), tuple(functions)))
-    return ir.Program(draw(names), tuple(made), tuple(storages), tuple(targets))
+    return ir.Program(draw(names), tuple(made), tuple(storages), tuple(targets), tuple(globals_))
 
 
 def _function(
-    draw: st.DrawFn, signature: ir.Signature, pool: list[str], storages: list[ir.Storage], kernels: list[ir.Kernel]
+    draw: st.DrawFn,
+    signature: ir.Signature,
+    pool: list[str],
+    storages: list[ir.Storage],
+    globals_: list[ir.Global],
+    kernels: list[ir.Kernel],
 ) -> ir.Function:
     count = len(signature.inputs)
-    defaults = [f"arg{index}" for index in range(count)] + [str(index) for index in range(30)]
-    body = _Body(draw, signature, pool or defaults[::-1], storages)
+    defaults = [f"arg{index}" for index in range(count)] + [str(index) for index in range(40)]
+    body = _Body(draw, signature, pool or defaults[::-1], storages, globals_)
     for _ in range(draw(st.integers(0, 6))):
-        step = draw(st.sampled_from(["alloc", "parameter", "view", "fill", "dispatch"]))
+        step = draw(st.sampled_from(["alloc", "parameter", "global", "seeds", "matmul", "view", "fill", "dispatch"]))
         if step == "alloc":
             body.alloc(draw(types(body.symbols)), draw(st.sampled_from(ir.AllocSpace)))
         elif step == "parameter" and storages:
             body.parameter()
+        elif step == "global" and globals_:
+            body.get_global()
+        elif step == "seeds" and signature.random:
+            body.random_seeds()
+        elif step == "matmul":
+            body.matmul()
         elif step == "view" and body.values:
             body.view()
         elif step == "fill":
             body.fill()
         elif step == "dispatch":
             kernels.append(body.dispatch(f"{signature.name}_dispatch_{len(kernels)}"))
-    results = [body.alloc(argument.type, ir.AllocSpace.OUTPUT) for argument in signature.outputs]
+    arrays = [argument for argument in signature.outputs if argument.value is None]
+    results = [body.alloc(argument.type, ir.AllocSpace.OUTPUT) for argument in arrays]
     if len(results) == 1:
         twin = body.alloc(results[0].type, ir.AllocSpace.OUTPUT)
         if twin.type.is_contiguous:

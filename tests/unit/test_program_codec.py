@@ -17,8 +17,12 @@ from coilpack.runtime.program.text import print_program
 from coilpack.runtime.reflection import BaseType, Reflection
 from coilpack.schemas.generated import program_def_generated as fb
 
-_BASE_TYPES = {"u8": {BaseType.UBYTE, BaseType.UNION_TYPE}, "u32": {BaseType.UINT}, "u64": {BaseType.ULONG}}
-_BASE_TYPES |= {"i64": {BaseType.LONG}, "text": {BaseType.STRING}}
+_BASE_TYPES = {
+    "u8": {BaseType.UBYTE, BaseType.UNION_TYPE, BaseType.BOOL},
+    "u32": {BaseType.UINT},
+    "u64": {BaseType.ULONG},
+}
+_BASE_TYPES |= {"i64": {BaseType.LONG}, "f64": {BaseType.DOUBLE}, "text": {BaseType.STRING}}
 _BASE_TYPES["ref"] = {BaseType.VECTOR, BaseType.OBJECT, BaseType.UNION}
 
 
@@ -145,10 +149,10 @@ def _set(path: str, value):
 
 _F = "targets.0.functions.0"
 _CASES = {
-    "signature index": (_set(f"{_F}.signature", 9), r"functions\[0\]\.signature: signature 9 .* there are 2"),
+    "signature index": (_set(f"{_F}.signature", 9), r"functions\[0\]\.signature: signature 9 .* there are 3"),
     "kernel index": (
         _set(f"{_F}.operations.5.body.kernel", 7),
-        r"targets\[0\]\.functions\[0\]\.operations\[5\]\.kernel: kernel 7 does not exist; there are 2",
+        r"targets\[0\]\.functions\[0\]\.operations\[5\]\.kernel: kernel 7 does not exist; there are 3",
     ),
     "value index": (
         _set(f"{_F}.operations.6.body.source", 40),
@@ -176,6 +180,34 @@ _CASES = {
     "reserved": (_set("targets.0.kernels.0.parameters.1.reserved", 1), r"parameters\[1\]\.reserved: it is 1"),
     "access": (_set("targets.0.kernels.0.parameters.1.access", 4), r"parameters\[1\]\.access: it is 4"),
     "scalar alignment": (_set("targets.0.kernels.0.parameters.3.alignment", 4), r"parameters\[3\]: a scalar has"),
+    "symbol of a value with a dimension": (
+        _set("signatures.2.symbols.1.dim", 1),
+        r"signatures\[2\]\.symbols\[1\]\.dim: it is 1; it must be 0",
+    ),
+    "guard kind": (_set("signatures.2.guards.0.kind", 4), r"guards\[0\]\.kind: its code is 4; known are 1, 2, 3"),
+    "guard operand": (_set("signatures.2.guards.1.rhs", 99), r"guards\[1\]\.rhs: expression 99 does not exist"),
+    "integer's value": (_set("signatures.2.outputs.0.value", 99), r"outputs\[0\]\.value: expression 99 does not"),
+    "initial storage": (_set("globals.1.initial", 2), r"globals\[1\]\.initial: storage 2 does not exist; there are 2"),
+    "launch rule's length": (
+        _set("targets.0.kernels.2.launchRule.grid", [0]),
+        r"kernels\[2\]\.launch_rule\.grid: it has 1 sizes; it must have 3",
+    ),
+    "launch rule's symbol": (
+        _set("targets.0.kernels.2.launchRule.expressions.0.value", 3),
+        r"kernels\[2\]\.launch_rule\.expressions\[0\]\.value: symbol 3 does not exist; there are 3",
+    ),
+    "global index": (
+        _set("targets.0.functions.2.operations.0.body.global_", 2),
+        r"operations\[0\]\.global: global 2 does not exist; there are 2",
+    ),
+    "product's operand": (
+        _set("targets.0.functions.2.operations.6.body.rhs", 9),
+        r"operations\[6\]\.rhs: value 9 is not defined yet; there are 6",
+    ),
+    "product's addend": (
+        _set("targets.0.functions.2.operations.8.body.addend", 9),
+        r"operations\[8\]\.addend: value 9 is not defined yet; there are 7",
+    ),
     "image kind": (_set("targets.0.images.0.kind", 3), r"images\[0\]\.kind: its code is 3"),
     "too few names": (_set(f"{_F}.valueNames", ["a", "b"]), r"\.value_names: name 2 does not exist; there are 2"),
     "too many names": (

@@ -85,7 +85,7 @@ _CASES: dict[str, tuple[ir.Program, str]] = {
         "9223372036854775808, which does not fit",
     ),
     "boolean as a number": (program(alloc(nbytes=True)), "True is not an integer expression"),
-    "symbol of another function": (program(alloc(nbytes=Symbol("s0"))), "no symbol 's0'; it has: none"),
+    "symbol of another function": (program(alloc(nbytes=Symbol("s0"))), "no symbol 's0'; known: none"),
     "negative arena": (program(arena=-1), "arena_nbytes is -1"),
     "long grid": (program(ir.Dispatch(KERNEL, (1, 1), (X, 1))), "the grid has 2 sizes"),  # type: ignore[arg-type]
     "unknown operation": (program(ir.Operation()), "Operation is not an operation of the IR"),

@@ -6,25 +6,20 @@ and codes. `verify_program` then checks what the program means.
 
 from __future__ import annotations
 
-import enum
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
 from coilpack.runtime.collector import no_collections
-from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InvalidFileError
 from coilpack.runtime.program import ir, wire
-from coilpack.runtime.program.expr import Binary, Expr, ExprKind, Symbol
+from coilpack.runtime.program.decode_types import TypeDecoder, each, element_type, member, pick
+from coilpack.runtime.program.expr import Expr
 from coilpack.runtime.program.reader import ProblemError, Reader, fail
-from coilpack.runtime.program.types import MAX_EXPR_DEPTH, MAX_EXPR_NODES, MAX_RANK
 from coilpack.runtime.program.verify import verify_program
 from coilpack.runtime.verifier import Schema, verify
-
-_T = TypeVar("_T")
-_E = TypeVar("_E", bound=enum.Enum)
 
 
 def decode_program(data: bytes | bytearray | memoryview, *, file: str = "program.fb") -> ir.Program:
@@ -69,146 +64,80 @@ def _check_version(data: bytes, file: str) -> None:
         raise InvalidFileError(file, "format_version", problem, "Install a newer coilpack, or compile the model again")
 
 
-def _pick(items: Sequence[_T], index: int, what: str, field: str) -> _T:
-    if index >= len(items):
-        fail(f"{what} {index} does not exist; there are {len(items)}", f".{field}")
-    return items[index]
-
-
-def _member(kind: type[_E], code: int, what: str) -> _E:
-    try:
-        return kind(code)
-    except ValueError:
-        known = ", ".join(str(member.value) for member in kind)
-        fail(f"its code is {code}; known are {known}", f".{what}")
-
-
-def _dtype(code: int) -> DType:
-    try:
-        return DType.from_code(code)
-    except KeyError:
-        fail(f"its code is {code}; known are 1 to {len(DType)}", ".element_type")
-
-
-def _each(name: str, rows: Iterable[tuple[Any, ...]], make: Callable[..., _T]) -> tuple[_T, ...]:
-    """`make` of every row; problems get `.name[index]` in front."""
-    made: list[_T] = []
-    try:
-        for row in rows:
-            made.append(make(*row))  # noqa: PERF401 - the length tells where it failed
-    except ProblemError as error:
-        error.path.append(f".{name}[{len(made)}]")
-        raise
-    return tuple(made)
-
-
-class _TypeDecoder:
-    """Decodes expressions and types over one list of expressions."""
-
-    def __init__(self, reader: Reader, expressions: int, symbols: Sequence[ir.SizeSymbol]) -> None:
-        self.reader = reader
-        self.symbols = symbols
-        self.expressions: list[Expr] = []
-        self.types: dict[int, ir.TensorType] = {}
-        self._sizes: list[tuple[int, int]] = []  # of each expression as a tree: nodes and depth
-        _each("expressions", reader.structs(expressions, wire.EXPR), self._expression)
-
-    def _expression(self, value: int, lhs: int, rhs: int, kind: int) -> None:
-        if kind == wire.EXPR_CONSTANT or kind == wire.EXPR_SYMBOL:
-            if kind == wire.EXPR_SYMBOL and not 0 <= value < len(self.symbols):
-                fail(f"symbol {value} does not exist; there are {len(self.symbols)}", ".value")
-            self.expressions.append(value if kind == wire.EXPR_CONSTANT else Symbol(self.symbols[value].name))
-            self._sizes.append((1, 1))
-            return
-        operator = _member(ExprKind, kind, "kind")
-        first, second = self.expression(lhs, "lhs"), self.expression(rhs, "rhs")
-        (nodes, depth), (more, other) = self._sizes[lhs], self._sizes[rhs]
-        nodes, depth = nodes + more + 1, max(depth, other) + 1
-        if nodes > MAX_EXPR_NODES or depth > MAX_EXPR_DEPTH:
-            limits = f"{MAX_EXPR_NODES} operands and {MAX_EXPR_DEPTH} levels"
-            fail(f"it has {nodes} operands in {depth} levels; the limits are {limits}")
-        self.expressions.append(Binary(operator, first, second))
-        self._sizes.append((nodes, depth))
-
-    def expression(self, index: int, field: str) -> Expr:
-        return _pick(self.expressions, index, "expression", field)
-
-    def type(self, table: int) -> ir.TensorType:
-        known = self.types.get(table)
-        if known is None:
-            known = self.types[table] = self._type(table)
-        return known
-
-    def _type(self, table: int) -> ir.TensorType:
-        try:
-            element_type, shape, strides = self.reader.row(table, "TensorType")
-            dtype = _dtype(element_type)
-            sizes = self._list(shape, "shape")
-            if strides:
-                return ir.TensorType(dtype, sizes, self._list(strides, "strides"))
-            return ir.TensorType.contiguous(dtype, sizes)
-        except ProblemError as error:
-            error.path.append(".type")
-            raise
-
-    def _list(self, at: int, field: str) -> tuple[Expr, ...]:
-        indices = self.reader.words(at)
-        if len(indices) > MAX_RANK:
-            fail(f"it has {len(indices)} dimensions; the limit is {MAX_RANK}", f".{field}")
-        return tuple([self.expression(index, field) for index in indices])
-
-
 class _ProgramDecoder:
     """Decodes everything around the functions' bodies."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.storages: tuple[ir.Storage, ...] = ()
+        self.globals: tuple[ir.Global, ...] = ()
         self.signatures: tuple[ir.Signature, ...] = ()
         self.kernels: tuple[ir.Kernel, ...] = ()
         self._parameters: dict[bytes, tuple[ir.KernelParameter, ...]] = {}
 
     def program(self) -> ir.Program:
         rows = self.reader.rows
-        version, producer, storages, signatures, targets = self.reader.row(self.reader.root(), "Program")
+        version, producer, storages, signatures, targets, globals_ = self.reader.row(self.reader.root(), "Program")
         if version != wire.FORMAT_VERSION:
             fail(f"it is {version}; this reader knows {wire.FORMAT_VERSION}", ".format_version")
-        self.storages = _each("storages", rows(storages, "Storage"), ir.Storage)
-        self.signatures = _each("signatures", rows(signatures, "Signature"), self._signature)
-        decoded = _each("targets", rows(targets, "Target"), self._target)
-        return ir.Program(producer, self.signatures, self.storages, decoded)
+        self.storages = each("storages", rows(storages, "Storage"), ir.Storage)
+        self.globals = each("globals", rows(globals_, "Global"), self._global)
+        self.signatures = each("signatures", rows(signatures, "Signature"), self._signature)
+        decoded = each("targets", rows(targets, "Target"), self._target)
+        return ir.Program(producer, self.signatures, self.storages, decoded, self.globals)
 
-    def _signature(self, name: str, expressions: int, symbols: int, inputs: int, outputs: int) -> ir.Signature:
+    def _global(self, name: str, nbytes: int, has_initial: int, initial: int) -> ir.Global:
+        return ir.Global(name, nbytes, pick(self.storages, initial, "storage", "initial") if has_initial else None)
+
+    def _signature(
+        self, name: str, expressions: int, symbols: int, inputs: int, outputs: int, guards: int, random: int
+    ) -> ir.Signature:
         rows = self.reader.rows
-        sizes = _each("symbols", rows(symbols, "Symbol"), ir.SizeSymbol)
-        types = _TypeDecoder(self.reader, expressions, sizes)
+        sizes = each("symbols", rows(symbols, "Symbol"), _symbol)
+        types = TypeDecoder(self.reader, expressions, [symbol.name for symbol in sizes])
 
-        def argument(name: str, type_: int) -> ir.Argument:
-            return ir.Argument(name, types.type(type_))
+        def argument(name: str, type_: int, is_integer: int, value: int) -> ir.Argument:
+            return ir.Argument(name, types.type(type_), types.expression(value, "value") if is_integer else None)
 
-        taken = _each("inputs", rows(inputs, "Argument"), argument)
-        return ir.Signature(name, taken, _each("outputs", rows(outputs, "Argument"), argument), sizes)
+        def guard(lhs: int, rhs: int, kind: int) -> ir.Guard:
+            relation = member(ir.GuardKind, kind, "kind")
+            return ir.Guard(relation, types.expression(lhs, "lhs"), types.expression(rhs, "rhs"))
+
+        taken = each("inputs", rows(inputs, "Argument"), argument)
+        given = each("outputs", rows(outputs, "Argument"), argument)
+        relations = each("guards", self.reader.structs(guards, wire.GUARD), guard)
+        return ir.Signature(name, taken, given, sizes, relations, bool(random))
 
     def _target(self, name: str, images: int, kernels: int, functions: int) -> ir.Target:
         rows = self.reader.rows
-        made = _each("images", rows(images, "Image"), lambda kind, entry: ir.Image(_image_kind(kind), entry))
-        self.kernels = _each("kernels", rows(kernels, "Kernel"), self._kernel)
-        return ir.Target(name, made, self.kernels, _each("functions", rows(functions, "Function"), self._function))
+        made = each("images", rows(images, "Image"), lambda kind, entry: ir.Image(_image_kind(kind), entry))
+        self.kernels = each("kernels", rows(kernels, "Kernel"), self._kernel)
+        return ir.Target(name, made, self.kernels, each("functions", rows(functions, "Function"), self._function))
 
-    def _kernel(self, export_name: str, parameters: int) -> ir.Kernel:
+    def _kernel(self, export_name: str, parameters: int, cooperative: int, launch_rule: int) -> ir.Kernel:
         start, count = self.reader.vector(parameters)
         layout = wire.KERNEL_PARAMETER
         self.reader.charge(layout.size * count)
         content = self.reader.data[start : start + layout.size * count]
         if content not in self._parameters:  # most kernels have the parameters of another
-            self._parameters[content] = _each("parameters", layout.iter_unpack(content), _kernel_parameter)
-        return ir.Kernel(export_name, self._parameters[content])
+            self._parameters[content] = each("parameters", layout.iter_unpack(content), _kernel_parameter)
+        grid = self._launch_rule(launch_rule, count) if launch_rule else None
+        return ir.Kernel(export_name, self._parameters[content], bool(cooperative), grid)
+
+    def _launch_rule(self, table: int, parameters: int) -> tuple[Expr, Expr, Expr]:
+        try:
+            expressions, grid = self.reader.row(table, "LaunchRule")
+            types = TypeDecoder(self.reader, expressions, wire.launch_symbols(parameters))
+            return _grid(self.reader, grid, types)
+        except ProblemError as error:
+            error.path.append(".launch_rule")
+            raise
 
     def _function(
         self, signature: int, expressions: int, operations: int, arena_nbytes: int, value_names: int
     ) -> ir.Function:
-        outline = _pick(self.signatures, signature, "signature", "signature")
-        types = _TypeDecoder(self.reader, expressions, outline.symbols)
+        outline = pick(self.signatures, signature, "signature", "signature")
+        types = TypeDecoder(self.reader, expressions, [symbol.name for symbol in outline.symbols])
         names = self.reader.texts(value_names) if value_names else None
         body = _BodyDecoder(self, types, outline, names)
         decoded = body.operations(operations)
@@ -218,12 +147,26 @@ class _ProgramDecoder:
         return ir.Function(outline, arguments, decoded, types.expression(arena_nbytes, "arena_nbytes"))
 
 
+def _symbol(name: str, input_: int, dim: int, minimum: int, maximum: int, is_value: int) -> ir.SizeSymbol:
+    if is_value and dim:
+        fail(f"it is {dim}; it must be 0, as the symbol is the value of an integer", ".dim")
+    return ir.SizeSymbol(name, input_, None if is_value else dim, minimum, maximum)
+
+
+def _grid(reader: Reader, at: int, types: TypeDecoder) -> tuple[Expr, Expr, Expr]:
+    indices = reader.words(at)
+    if len(indices) != 3:
+        fail(f"it has {len(indices)} sizes; it must have 3", ".grid")
+    x, y, z = (types.expression(index, "grid") for index in indices)
+    return x, y, z
+
+
 def _image_kind(code: int) -> ir.ImageKind:
-    return _member(ir.ImageKind, code, "kind")
+    return member(ir.ImageKind, code, "kind")
 
 
-def _kernel_parameter(kind: int, element_type: int, access: int, reserved: int, alignment: int) -> ir.KernelParameter:
-    dtype = _dtype(element_type)
+def _kernel_parameter(kind: int, code: int, access: int, reserved: int, alignment: int) -> ir.KernelParameter:
+    dtype = element_type(code)
     if reserved:
         fail(f"it is {reserved}; it must be 0", ".reserved")
     if kind == wire.PARAMETER_POINTER:
@@ -245,10 +188,10 @@ class _BodyDecoder:
     """
 
     def __init__(
-        self, program: _ProgramDecoder, types: _TypeDecoder, signature: ir.Signature, names: list[str] | None
+        self, program: _ProgramDecoder, types: TypeDecoder, signature: ir.Signature, names: list[str] | None
     ) -> None:
         self.reader = program.reader
-        self.storages, self.kernels = program.storages, program.kernels
+        self.storages, self.globals, self.kernels = program.storages, program.globals, program.kernels
         self.types = types
         self.expressions = types.expressions
         self.names = names
@@ -262,7 +205,7 @@ class _BodyDecoder:
         index = len(self.values)
         if self.names is None:
             return f"arg{index}" if index < self.arguments else str(index - self.arguments)
-        return _pick(self.names, index, "name", "value_names")
+        return pick(self.names, index, "name", "value_names")
 
     def _define(self, type_: int) -> ir.Value:
         value = ir.Value(self._name(), self.types.types.get(type_) or self.types.type(type_))
@@ -284,24 +227,26 @@ class _BodyDecoder:
             except IndexError:
                 self._missing(kind, fields)
 
-        return _each("operations", zip(kinds, locations, strict=True), make)
+        return each("operations", zip(kinds, locations, strict=True), make)
 
     def _missing(self, kind: int, fields: tuple[int, ...]) -> NoReturn:
         """Fails for the first index of an operation that leads nowhere."""
         for field, number in zip(wire.FIELDS[wire.OPERATION_BODIES[kind - 1].__name__], fields, strict=True):
             if field == "storage":
-                _pick(self.storages, number, "storage", field)
+                pick(self.storages, number, "storage", field)
+            elif field == "global":
+                pick(self.globals, number, "global", field)
             elif field == "kernel":
-                _pick(self.kernels, number, "kernel", field)
+                pick(self.kernels, number, "kernel", field)
             elif field in ("offset", "nbytes"):
                 self.types.expression(number, field)
-            elif field in ("source", "target"):
+            elif field in ("source", "target", "lhs", "rhs", "addend"):
                 self._value(number, field)
             elif field in ("grid", "values"):
                 start, count = self.reader.vector(number)
-                pick = self.types.expression if field == "grid" else self._value
+                find = self.types.expression if field == "grid" else self._value
                 for (index,) in struct.iter_unpack("<I", self.reader.data[start : start + 4 * count]):
-                    pick(index, field)
+                    find(index, field)
             elif field == "operands":
                 self._missing_operand(number)
         raise AssertionError("every index of the operation leads to something")
@@ -326,7 +271,7 @@ class _BodyDecoder:
 
     def _alloc(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         code, offset, nbytes, type_ = fields
-        space = _member(ir.AllocSpace, code, "space")
+        space = member(ir.AllocSpace, code, "space")
         start, size = self.expressions[offset], self.expressions[nbytes]
         return ir.Alloc(self._define(type_), space, size, start, location=location)
 
@@ -361,6 +306,22 @@ class _BodyDecoder:
         target, pattern = fields
         return ir.Fill(self.values[target], pattern, location=location)
 
+    def _get_global(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        global_, byte_offset, type_ = fields
+        source = self.globals[global_]
+        return ir.GetGlobal(self._define(type_), source, byte_offset, location=location)
+
+    def _random_seeds(self, fields: tuple[int, ...], location: str) -> ir.Operation:
+        type_, philox_offset = fields
+        return ir.RandomSeeds(self._define(type_), philox_offset, location=location)
+
+    def _matmul(self, fields: tuple[Any, ...], location: str) -> ir.Operation:
+        target, lhs, rhs, has_addend, addend, alpha, beta, tf32 = fields
+        values = self.values
+        third = values[addend] if has_addend else None
+        product = values[target], values[lhs], values[rhs], third
+        return ir.Matmul(*product, alpha, beta, bool(tf32), location=location)
+
     def _return(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         values = tuple([self.values[index] for index in self.reader.words(fields[0])])
         return ir.Return(values, location=location)
@@ -384,4 +345,7 @@ _BODIES: tuple[Callable[[_BodyDecoder, tuple[int, ...], str], ir.Operation], ...
     _BodyDecoder._copy,
     _BodyDecoder._fill,
     _BodyDecoder._return,
+    _BodyDecoder._get_global,
+    _BodyDecoder._random_seeds,
+    _BodyDecoder._matmul,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -28,8 +28,8 @@ def encode_program(program: ir.Program) -> bytes:
 class _Expressions:
     """A list of expressions in which equal ones are there once; operands stand before what uses them."""
 
-    def __init__(self, symbols: Sequence[ir.SizeSymbol]) -> None:
-        self._symbols = {symbol.name: index for index, symbol in enumerate(symbols)}
+    def __init__(self, symbols: Sequence[str]) -> None:
+        self._symbols = {name: index for index, name in enumerate(symbols)}
         self._index: dict[tuple[int, int, int, int], int] = {}
 
     def add(self, expr: Expr) -> int:
@@ -79,7 +79,7 @@ class _Encoder:
             create(self.builder, *row)
         return int(self.builder.EndVector())
 
-    def start_expressions(self, symbols: Sequence[ir.SizeSymbol]) -> _Expressions:
+    def start_expressions(self, symbols: Sequence[str]) -> _Expressions:
         """Starts a list; types that hold indices into the one before are not shared with it."""
         self._types.clear()
         return _Expressions(symbols)
@@ -107,6 +107,9 @@ class _Encoder:
     def program(self, program: ir.Program) -> bytes:
         b = self.builder
         storages = self.offsets([self._storage(storage) for storage in program.storages])
+        indices = {storage.name: index for index, storage in enumerate(program.storages)}
+        globals_ = [self._global(global_, indices) for global_ in program.globals]
+        globals_at = self.offsets(globals_) if globals_ else 0
         signatures = self.offsets([self._signature(signature) for signature in program.signatures])
         targets = self.offsets([self._target(target, program) for target in program.targets])
         producer = self.text(program.producer)
@@ -116,6 +119,7 @@ class _Encoder:
         fb.ProgramAddStorages(b, storages)
         fb.ProgramAddSignatures(b, signatures)
         fb.ProgramAddTargets(b, targets)
+        fb.ProgramAddGlobals(b, globals_at)
         b.Finish(fb.ProgramEnd(b), file_identifier=wire.IDENTIFIER)
         return bytes(b.Output())
 
@@ -126,12 +130,24 @@ class _Encoder:
         fb.StorageAddNbytes(self.builder, storage.nbytes)
         return int(fb.StorageEnd(self.builder))
 
+    def _global(self, global_: ir.Global, storages: Mapping[str, int]) -> int:
+        name = self.text(global_.name)
+        fb.GlobalStart(self.builder)
+        fb.GlobalAddName(self.builder, name)
+        fb.GlobalAddNbytes(self.builder, global_.nbytes)
+        if global_.initial is not None:
+            fb.GlobalAddHasInitial(self.builder, True)
+            fb.GlobalAddInitial(self.builder, storages[global_.initial.name])
+        return int(fb.GlobalEnd(self.builder))
+
     def _signature(self, signature: ir.Signature) -> int:
         b = self.builder
-        expressions = self.start_expressions(signature.symbols)
+        expressions = self.start_expressions([symbol.name for symbol in signature.symbols])
         symbols = self.offsets([self._symbol(symbol) for symbol in signature.symbols])
         inputs = self.offsets([self._argument(argument, expressions) for argument in signature.inputs])
         outputs = self.offsets([self._argument(argument, expressions) for argument in signature.outputs])
+        relations = [(expressions.add(g.lhs), expressions.add(g.rhs), g.kind.value) for g in signature.guards]
+        guards = self.structs(relations, wire.GUARD.size, 4, fb.CreateGuard) if relations else 0
         rows, name = self.expressions(expressions), self.text(signature.name)
         fb.SignatureStart(b)
         fb.SignatureAddName(b, name)
@@ -139,6 +155,8 @@ class _Encoder:
         fb.SignatureAddSymbols(b, symbols)
         fb.SignatureAddInputs(b, inputs)
         fb.SignatureAddOutputs(b, outputs)
+        fb.SignatureAddGuards(b, guards)
+        fb.SignatureAddRandom(b, signature.random)
         return int(fb.SignatureEnd(b))
 
     def _symbol(self, symbol: ir.SizeSymbol) -> int:
@@ -147,9 +165,10 @@ class _Encoder:
         fb.SymbolStart(b)
         fb.SymbolAddName(b, name)
         fb.SymbolAddInput(b, symbol.input)
-        fb.SymbolAddDim(b, symbol.dim)
+        fb.SymbolAddDim(b, symbol.dim or 0)
         fb.SymbolAddMinimum(b, symbol.minimum)
         fb.SymbolAddMaximum(b, symbol.maximum)
+        fb.SymbolAddIsValue(b, symbol.dim is None)
         return int(fb.SymbolEnd(b))
 
     def _argument(self, argument: ir.Argument, expressions: _Expressions) -> int:
@@ -157,6 +176,9 @@ class _Encoder:
         fb.ArgumentStart(self.builder)
         fb.ArgumentAddName(self.builder, name)
         fb.ArgumentAddType(self.builder, type_)
+        if argument.value is not None:
+            fb.ArgumentAddIsInteger(self.builder, True)
+            fb.ArgumentAddValue(self.builder, expressions.add(argument.value))
         return int(fb.ArgumentEnd(self.builder))
 
     def _target(self, target: ir.Target, program: ir.Program) -> int:
@@ -185,10 +207,22 @@ class _Encoder:
         rows = [_kernel_parameter(parameter) for parameter in kernel.parameters]
         parameters = self.structs(rows, wire.KERNEL_PARAMETER.size, 4, fb.CreateKernelParameter)
         export_name = self.text(kernel.export_name)
+        rule = self._launch_rule(kernel) if kernel.grid is not None else 0
         fb.KernelStart(self.builder)
         fb.KernelAddExportName(self.builder, export_name)
         fb.KernelAddParameters(self.builder, parameters)
+        fb.KernelAddCooperative(self.builder, kernel.cooperative)
+        fb.KernelAddLaunchRule(self.builder, rule)
         return int(fb.KernelEnd(self.builder))
+
+    def _launch_rule(self, kernel: ir.Kernel) -> int:
+        expressions = self.start_expressions(wire.launch_symbols(len(kernel.parameters)))
+        grid = self.words([expressions.add(size) for size in kernel.grid or ()])
+        rows = self.expressions(expressions)
+        fb.LaunchRuleStart(self.builder)
+        fb.LaunchRuleAddExpressions(self.builder, rows)
+        fb.LaunchRuleAddGrid(self.builder, grid)
+        return int(fb.LaunchRuleEnd(self.builder))
 
 
 def _kernel_parameter(parameter: ir.KernelParameter) -> tuple[int, int, int, int, int]:
@@ -203,9 +237,10 @@ class _FunctionEncoder:
     def __init__(self, encoder: _Encoder, function: ir.Function, target: ir.Target, program: ir.Program) -> None:
         self.encoder, self.builder = encoder, encoder.builder
         self.function = function
-        self.expressions = encoder.start_expressions(function.signature.symbols)
+        self.expressions = encoder.start_expressions([symbol.name for symbol in function.signature.symbols])
         self.signature = [signature.name for signature in program.signatures].index(function.name)
         self.storages = {storage.name: index for index, storage in enumerate(program.storages)}
+        self.globals = {global_.name: index for index, global_ in enumerate(program.globals)}
         self.kernels = {kernel.export_name: index for index, kernel in enumerate(target.kernels)}
         values = [*function.arguments, *(value for op in function.operations for value in ir.results(op))]
         self.values = {value: index for index, value in enumerate(values)}
@@ -299,6 +334,35 @@ class _FunctionEncoder:
         fb.FillAddPattern(self.builder, operation.pattern)
         return int(fb.FillEnd(self.builder))
 
+    def _get_global(self, operation: ir.GetGlobal) -> int:
+        type_ = self._type(operation.result)
+        fb.GetGlobalStart(self.builder)
+        fb.GetGlobalAddGlobal(self.builder, self.globals[operation.global_.name])
+        fb.GetGlobalAddByteOffset(self.builder, operation.byte_offset)
+        fb.GetGlobalAddType(self.builder, type_)
+        return int(fb.GetGlobalEnd(self.builder))
+
+    def _random_seeds(self, operation: ir.RandomSeeds) -> int:
+        type_ = self._type(operation.result)
+        fb.RandomSeedsStart(self.builder)
+        fb.RandomSeedsAddType(self.builder, type_)
+        fb.RandomSeedsAddPhiloxOffset(self.builder, operation.philox_offset)
+        return int(fb.RandomSeedsEnd(self.builder))
+
+    def _matmul(self, operation: ir.Matmul) -> int:
+        b = self.builder
+        fb.MatmulStart(b)
+        fb.MatmulAddTarget(b, self.values[operation.target])
+        fb.MatmulAddLhs(b, self.values[operation.lhs])
+        fb.MatmulAddRhs(b, self.values[operation.rhs])
+        if operation.addend is not None:
+            fb.MatmulAddHasAddend(b, True)
+            fb.MatmulAddAddend(b, self.values[operation.addend])
+        fb.MatmulAddAlpha(b, operation.alpha)
+        fb.MatmulAddBeta(b, operation.beta)
+        fb.MatmulAddTf32(b, operation.tf32)
+        return int(fb.MatmulEnd(b))
+
     def _return(self, operation: ir.Return) -> int:
         values = self.encoder.words([self.values[value] for value in operation.values])
         fb.ReturnStart(self.builder)
@@ -314,4 +378,7 @@ _BODIES: dict[type[ir.Operation], Callable[[_FunctionEncoder, Any], int]] = {
     ir.Copy: _FunctionEncoder._copy,
     ir.Fill: _FunctionEncoder._fill,
     ir.Return: _FunctionEncoder._return,
+    ir.GetGlobal: _FunctionEncoder._get_global,
+    ir.RandomSeeds: _FunctionEncoder._random_seeds,
+    ir.Matmul: _FunctionEncoder._matmul,
 }

@@ -76,3 +76,23 @@ def symbols(expr: Expr) -> Iterator[str]:
     elif isinstance(expr, Binary):
         yield from symbols(expr.lhs)
         yield from symbols(expr.rhs)
+
+
+def linear(expr: Expr, name: str) -> tuple[int, int] | None:
+    """The constants (a, b) of an expression that is written as a * symbol + b; None where it is not.
+
+    Only sums, and products with a constant, are looked through.
+    """
+    if isinstance(expr, int):
+        return 0, expr
+    if isinstance(expr, Symbol):
+        return (1, 0) if expr.name == name else None
+    first, second = linear(expr.lhs, name), linear(expr.rhs, name)
+    if first is None or second is None:
+        return None
+    (a, b), (c, d) = first, second
+    if expr.kind is ExprKind.ADD:
+        return a + c, b + d
+    if expr.kind is ExprKind.MUL and not (a and c):
+        return a * d + c * b, b * d
+    return None

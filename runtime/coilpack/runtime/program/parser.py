@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coilpack.runtime.program import ir, wire
+from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Expr
 from coilpack.runtime.program.source import DTYPES, TERMINALS, Node, Source, is_tree
-from coilpack.runtime.program.text import ACCESSES, print_type
+from coilpack.runtime.program.text import ACCESSES, RELATIONS, print_type
 from coilpack.runtime.program.verify import InvalidProgramError, verify_program
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 
 _ACCESSES = {text: access for access, text in ACCESSES.items()}
 _SPACES = {space.name.lower(): space for space in ir.AllocSpace}
+_RELATIONS = {text: kind for kind, text in RELATIONS.items()}
+_BOOLEANS = {"true": True, "false": False}
 _IMAGES = {kind.name.lower(): kind for kind in ir.ImageKind}
 
 
@@ -65,6 +67,9 @@ class _Attributes:
                 source.fail(key, f"attribute {str(key)!r} is there twice")
             self.values[str(key)] = (key, value)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
     def _take(self, key: str, *kinds: str) -> Any:
         if key not in self.values:
             self.source.fail(self.owner, f"{str(self.owner)!r} needs an attribute {key!r}")
@@ -86,11 +91,23 @@ class _Attributes:
     def expressions(self, key: str) -> tuple[Expr, ...]:
         return self.source.expressions(self._take(key, "list"))
 
+    def float(self, key: str) -> float:
+        return self.source.float(self._take(key, "FLOAT", "FLOAT_BITS"))
+
+    def flag(self, key: str) -> bool:
+        return self.word(key, _BOOLEANS)
+
+    def grid(self) -> tuple[Expr, Expr, Expr]:
+        sizes = self.expressions("grid")
+        if len(sizes) != 3:
+            self.source.fail(self.owner, f"the grid has {len(sizes)} sizes; it must have 3")
+        return sizes
+
     def string(self, key: str) -> str:
         return self.source.string(self._take(key, "STRING"))
 
-    def reference(self, key: str, table: Mapping[str, _T]) -> _T:
-        return self.source.lookup(self._take(key, "REF"), table, key)
+    def reference(self, key: str, table: Mapping[str, _T], kind: str = "") -> _T:
+        return self.source.lookup(self._take(key, "REF"), table, kind or key)
 
     def word(self, key: str, table: Mapping[str, _T]) -> _T:
         return self.source.lookup(self._take(key, "NAME"), table, key)
@@ -109,14 +126,17 @@ class _ProgramBuilder:
     def build(self, tree: Node) -> ir.Program:
         from lark import Token
 
-        attributes, storages, signatures, targets = _split(tree, "attributes", "storage", "signature", "target")
+        kinds = ("attributes", "storage", "global", "signature", "target")
+        attributes, storages, globals_, signatures, targets = _split(tree, *kinds)
         taken = _Attributes(self.source, attributes[0], Token("NAME", "program", line=1, column=1))
         producer = taken.string("producer")
         taken.done()
         made = self._unique(storages, "storage", self._storage)
+        lasting = self._unique(globals_, "global", lambda node: self._global(node, made))
         outlines = self._unique(signatures, "signature", self._signature)
-        compiled = self._unique(targets, "target", lambda node: self._target(node, made, outlines))
-        return ir.Program(producer, tuple(outlines.values()), tuple(made.values()), tuple(compiled.values()))
+        compiled = self._unique(targets, "target", lambda node: self._target(node, made, lasting, outlines))
+        parts = (outlines, made, compiled, lasting)
+        return ir.Program(producer, *(tuple(part.values()) for part in parts))  # type: ignore[arg-type]
 
     def _unique(self, nodes: list[Node], kind: str, make: Callable[[Node], _T]) -> dict[str, _T]:
         """What `make` makes of each node, by the name that the node starts with."""
@@ -136,32 +156,57 @@ class _ProgramBuilder:
         taken.done()
         return storage
 
+    def _global(self, node: Node, storages: Mapping[str, ir.Storage]) -> ir.Global:
+        reference, attributes = node.children
+        taken = _Attributes(self.source, attributes, reference)
+        initial = taken.reference("initial", storages, "storage") if "initial" in taken else None
+        global_ = ir.Global(self.source.string(reference), taken.integer("nbytes"), initial)
+        taken.done()
+        return global_
+
     def _signature(self, node: Node) -> ir.Signature:
-        symbols, inputs, outputs = _split(node, "symbol", "input", "output")
+        symbols, inputs, outputs, guards, random = _split(node, "symbol", "input", "output", "guard", "random")
         taken, given = (tuple(self._argument(child) for child in children) for children in (inputs, outputs))
         sizes = tuple(self._symbol(child) for child in symbols)
-        return ir.Signature(self.source.string(node.children[0]), taken, given, sizes)
+        relations = tuple(self._guard(child) for child in guards)
+        return ir.Signature(self.source.string(node.children[0]), taken, given, sizes, relations, bool(random))
 
     def _argument(self, node: Node) -> ir.Argument:
-        label, tensor = node.children
-        return self.source.mark(ir.Argument(self.source.string(label), self.source.type(tensor)), label)
+        label, kind = node.children
+        name = self.source.string(label)
+        if kind.data == "integer":
+            argument = ir.Argument(name, ir.INTEGER_TYPE, self.source.expression(kind.children[0]))
+        else:
+            argument = ir.Argument(name, self.source.type(kind))
+        return self.source.mark(argument, label)
+
+    def _guard(self, node: Node) -> ir.Guard:
+        lhs, relation, rhs = node.children
+        kind = self.source.lookup(relation, _RELATIONS, "relation")
+        return self.source.mark(ir.Guard(kind, self.source.expression(lhs), self.source.expression(rhs)), relation)
 
     def _symbol(self, node: Node) -> ir.SizeSymbol:
         label, attributes = node.children
         taken = _Attributes(self.source, attributes, label)
-        symbol = ir.SizeSymbol(str(label), *(taken.integer(key) for key in ("input", "dim", "minimum", "maximum")))
+        dim = taken.integer("dim") if "dim" in taken else None
+        minimum, maximum = taken.integer("minimum"), taken.integer("maximum")
+        symbol = ir.SizeSymbol(str(label), taken.integer("input"), dim, minimum, maximum)
         taken.done()
         return self.source.mark(symbol, label)
 
     def _target(
-        self, node: Node, storages: Mapping[str, ir.Storage], signatures: Mapping[str, ir.Signature]
+        self,
+        node: Node,
+        storages: Mapping[str, ir.Storage],
+        globals_: Mapping[str, ir.Global],
+        signatures: Mapping[str, ir.Signature],
     ) -> ir.Target:
         images, kernels, functions = _split(node, "image", "kernel", "function")
         label = node.children[0]
         made = self._unique(kernels, "kernel", self._kernel)
 
         def build(child: Node) -> ir.Function:
-            return _FunctionBuilder(self.source, storages, made).build(child, signatures)
+            return _FunctionBuilder(self.source, storages, globals_, made).build(child, signatures)
 
         bodies = self._unique(functions, "function", build)
         compiled = tuple(self._image(child, label) for child in images)
@@ -174,8 +219,14 @@ class _ProgramBuilder:
         return image
 
     def _kernel(self, node: Node) -> ir.Kernel:
-        label, *parameters = node.children
-        return ir.Kernel(self.source.string(label), tuple(self._parameter(child) for child in parameters))
+        label = node.children[0]
+        attributes = _split(node, "attributes")[0]
+        parameters = tuple(self._parameter(child) for child in node.children[1 : len(node.children) - len(attributes)])
+        taken = _Attributes(self.source, attributes[0] if attributes else None, label)
+        cooperative = "cooperative" in taken and taken.flag("cooperative")
+        grid = taken.grid() if "grid" in taken else None
+        taken.done()
+        return ir.Kernel(self.source.string(label), parameters, cooperative, grid)
 
     def _parameter(self, node: Node) -> ir.KernelParameter:
         dtype = self.source.lookup(node.children[0], DTYPES, "element type")
@@ -190,8 +241,14 @@ class _ProgramBuilder:
 class _FunctionBuilder:
     """Builds one function's body."""
 
-    def __init__(self, source: Source, storages: Mapping[str, ir.Storage], kernels: Mapping[str, ir.Kernel]) -> None:
-        self.source, self.storages, self.kernels = source, storages, kernels
+    def __init__(
+        self,
+        source: Source,
+        storages: Mapping[str, ir.Storage],
+        globals_: Mapping[str, ir.Global],
+        kernels: Mapping[str, ir.Kernel],
+    ) -> None:
+        self.source, self.storages, self.globals, self.kernels = source, storages, globals_, kernels
         self.values: dict[str, ir.Value] = {}
 
     def build(self, node: Node, signatures: Mapping[str, ir.Signature]) -> ir.Function:
@@ -239,11 +296,8 @@ class _FunctionBuilder:
             return self.source.lookup(node, self.values, "value")
         if mnemonic != ir.Dispatch.mnemonic:
             self.source.fail(mnemonic, f"{str(mnemonic)!r} takes values only")
-        if kind == "FLOAT":
-            return float(node)
-        if kind == "FLOAT_BITS":
-            number: float = wire.DOUBLE.unpack(wire.UINT64.pack(int(node[4:-1], 16)))[0]
-            return number
+        if kind in ("FLOAT", "FLOAT_BITS"):
+            return self.source.float(node)
         return None if kind == "NULL" else self.source.expression(node)
 
     def _check_types(self, operands: list[ir.Operand], types: Node, mnemonic: Token) -> None:
@@ -256,10 +310,16 @@ class _FunctionBuilder:
                 self.source.fail(mnemonic, f"%{value.name} is {print_type(value.type)}, not {print_type(tensor)}")
 
     def _dispatch(self, taken: _Attributes, operands: list[ir.Operand], location: str) -> ir.Operation:
-        kernel, grid = taken.reference("kernel", self.kernels), taken.expressions("grid")
-        if len(grid) != 3:
-            self.source.fail(taken.owner, f"the grid has {len(grid)} sizes; it must have 3")
+        kernel, grid = taken.reference("kernel", self.kernels), taken.grid()
         return ir.Dispatch(kernel, grid, tuple(operands), location=location)
+
+    def _matmul(self, taken: _Attributes, operands: list[ir.Value], location: str) -> ir.Operation:
+        if not 3 <= len(operands) <= 4:
+            self.source.fail(taken.owner, f"'matmul' takes 3 or 4 operands; it has {len(operands)}")
+        target, lhs, rhs, *addend = operands
+        factors = taken.float("alpha"), taken.float("beta")
+        third = addend[0] if addend else None
+        return ir.Matmul(target, lhs, rhs, third, *factors, taken.flag("tf32"), location=location)
 
 
 _Builder = Callable[[_FunctionBuilder, _Attributes, list[Any], Any, str], ir.Operation]
@@ -288,5 +348,18 @@ _OPERATIONS: dict[str, tuple[_Builder, bool, int | None]] = {
     "dispatch": (lambda b, a, operands, _, where: b._dispatch(a, operands, where), False, None),
     "copy": (lambda _, __, operands, ___, where: ir.Copy(*operands, location=where), False, 2),
     "fill": (lambda _, a, operands, __, where: ir.Fill(operands[0], a.integer("pattern"), location=where), False, 1),
+    "get_global": (
+        lambda b, a, _, value, where: ir.GetGlobal(
+            value, a.reference("global", b.globals), a.integer("byte_offset"), location=where
+        ),
+        True,
+        0,
+    ),
+    "random_seeds": (
+        lambda _, a, __, value, where: ir.RandomSeeds(value, a.integer("philox_offset"), location=where),
+        True,
+        0,
+    ),
+    "matmul": (lambda b, a, operands, _, where: b._matmul(a, operands, where), False, None),
     "return": (lambda _, __, operands, ___, where: ir.Return(tuple(operands), location=where), False, None),
 }

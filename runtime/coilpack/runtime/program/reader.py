@@ -21,8 +21,11 @@ Positions = npt.NDArray[np.int64]
 _U16 = struct.Struct("<H").unpack_from
 _U32 = struct.Struct("<I").unpack_from
 _I32 = struct.Struct("<i").unpack_from
-_NUMBERS = {kind: struct.Struct(code).unpack_from for kind, code in [("u8", "<B"), ("u64", "<Q"), ("i64", "<q")]}
+_CODES = {"u8": "<B", "u64": "<Q", "i64": "<q", "f64": "<d"}
+_NUMBERS = {kind: struct.Struct(code).unpack_from for kind, code in _CODES.items()}
 _NUMBERS["u32"] = _NUMBERS["ref"] = _NUMBERS["text"] = _U32
+
+_ABSENT = {"f64": 0.0}  # what stands for a field that is not there, where it is not 0
 
 _FEW = 12  # tables that are read faster one by one
 
@@ -64,6 +67,7 @@ class Reader:
             "u32": (np.frombuffer(data, "<u4", size // 4), 2),
             "u64": (np.frombuffer(data, "<u8", size // 8), 3),
             "i64": (np.frombuffer(data, "<i8", size // 8), 3),
+            "f64": (np.frombuffer(data, "<f8", size // 8), 3),
         }
         self._budget = size
         self._strings: dict[int, str] = {0: ""}
@@ -132,7 +136,7 @@ class Reader:
         values: list[Any] = []
         for slot, kind in enumerate(wire.FIELDS[name].values()):
             offset = _U16(data, vtable + 4 + 2 * slot)[0] if slot < present else 0
-            value = _NUMBERS[kind](data, table + offset)[0] if offset else 0
+            value: Any = _NUMBERS[kind](data, table + offset)[0] if offset else _ABSENT.get(kind, 0)
             if kind in ("ref", "text"):
                 value = table + offset + value if offset else 0
             values.append(self._text(value) if kind == "text" else value)

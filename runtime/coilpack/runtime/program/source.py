@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InvalidFileError
-from coilpack.runtime.program import ir
+from coilpack.runtime.program import ir, wire
 from coilpack.runtime.program.expr import Binary, Expr, Symbol
 from coilpack.runtime.program.text import OPERATORS
 from coilpack.runtime.program.types import MAX_EXPR_DEPTH, MAX_RANK
@@ -36,6 +36,7 @@ TERMINALS = {
     "INT": "an integer",
     "DIM": "a size (4x)",
     "OPERATOR": " ".join(OPERATORS.values()),
+    "RELATION": "== != <=",
     "FLOAT": "a float",
     "FLOAT_BITS": "f64(0x...)",
     "$END": "the end",
@@ -105,6 +106,13 @@ class Source:
         if len(digits) > 20:
             self.fail(token, f"a number of {len(digits)} characters; the limit is 64 bits")
         return int(digits, 16 if "x" in digits else 10)
+
+    def float(self, token: Token) -> float:
+        """The number of a float, decimal or as the bits of a double."""
+        if token.type == "FLOAT":
+            return float(token)
+        number: float = wire.DOUBLE.unpack(wire.UINT64.pack(int(token[4:-1], 16)))[0]
+        return number
 
     def string(self, token: Token) -> str:
         """The text of a string token, or of a name behind `%` or `@`."""

@@ -25,6 +25,12 @@ ACCESSES: dict[ir.Access, str] = {
     ir.Access.READ | ir.Access.WRITE: "read_write",
 }
 
+RELATIONS: dict[ir.GuardKind, str] = {
+    ir.GuardKind.EQUAL: "==",
+    ir.GuardKind.NOT_EQUAL: "!=",
+    ir.GuardKind.LESS_EQUAL: "<=",
+}
+
 _BARE = re.compile(r"[A-Za-z0-9_$.]+")
 
 
@@ -32,6 +38,7 @@ def print_program(program: ir.Program) -> str:
     """The whole program as text; `parse_program` of it prints the same."""
     lines = [f"program {{producer = {quoted(program.producer)}}} {{"]
     lines += [f"  storage @{name(storage.name)} {{nbytes = {storage.nbytes}}}" for storage in program.storages]
+    lines += [_global(global_) for global_ in program.globals]
     for signature in program.signatures:
         lines += _signature(signature)
     for target in program.targets:
@@ -76,26 +83,48 @@ def _list(expressions: Iterable[Expr]) -> str:
     return f"[{', '.join(map(print_expr, expressions))}]"
 
 
+def print_guard(guard: ir.Guard) -> str:
+    """A guard, as `(s0 * s1) <= 2147483647`."""
+    return f"{print_expr(guard.lhs)} {RELATIONS[guard.kind]} {print_expr(guard.rhs)}"
+
+
+def print_argument(argument: ir.Argument) -> str:
+    """What an input or output is: its type, or `integer` and its expression."""
+    return print_type(argument.type) if argument.value is None else f"integer {print_expr(argument.value)}"
+
+
+def _global(global_: ir.Global) -> str:
+    initial = f", initial = @{name(global_.initial.name)}" if global_.initial else ""
+    return f"  global @{name(global_.name)} {{nbytes = {global_.nbytes}{initial}}}"
+
+
 def _signature(signature: ir.Signature) -> list[str]:
     lines = [f"  signature @{name(signature.name)} {{"]
     for symbol in signature.symbols:
+        place = f"input = {symbol.input}" if symbol.dim is None else f"input = {symbol.input}, dim = {symbol.dim}"
         bounds = f"minimum = {symbol.minimum}, maximum = {symbol.maximum}"
-        lines.append(f"    symbol {symbol.name} {{input = {symbol.input}, dim = {symbol.dim}, {bounds}}}")
+        lines.append(f"    symbol {symbol.name} {{{place}, {bounds}}}")
     for kind, arguments in (("input", signature.inputs), ("output", signature.outputs)):
-        lines += [f"    {kind} {quoted(argument.name)} : {print_type(argument.type)}" for argument in arguments]
-    return [*lines, "  }"]
+        lines += [f"    {kind} {quoted(argument.name)} : {print_argument(argument)}" for argument in arguments]
+    lines += [f"    guard {print_guard(guard)}" for guard in signature.guards]
+    return [*lines, *["    random"] * signature.random, "  }"]
 
 
 def _target(target: ir.Target) -> list[str]:
     lines = [f"  target @{name(target.name)} {{"]
     lines += [f"    image {{kind = {i.kind.name.lower()}, entry = {quoted(i.entry)}}}" for i in target.images]
-    lines += [
-        f"    kernel @{name(kernel.export_name)}({', '.join(map(_kernel_parameter, kernel.parameters))})"
-        for kernel in target.kernels
-    ]
+    lines += [f"    {_kernel(kernel)}" for kernel in target.kernels]
     for function in target.functions:
         lines += _function(function)
     return [*lines, "  }"]
+
+
+def _kernel(kernel: ir.Kernel) -> str:
+    text = f"kernel @{name(kernel.export_name)}({', '.join(map(_kernel_parameter, kernel.parameters))})"
+    attributes = ["cooperative = true"] if kernel.cooperative else []
+    if kernel.grid is not None:
+        attributes.append(f"grid = {_list(kernel.grid)}")
+    return f"{text} {{{', '.join(attributes)}}}" if attributes else text
 
 
 def _kernel_parameter(parameter: ir.KernelParameter) -> str:
@@ -133,9 +162,11 @@ def _operand(operand: ir.Operand) -> str:
         return "null"
     if isinstance(operand, ir.Value):
         return f"%{name(operand.name)}"
-    if isinstance(operand, float):
-        return repr(operand) if math.isfinite(operand) else f"f64(0x{_bits(operand):016X})"
-    return print_expr(operand)
+    return _float(operand) if isinstance(operand, float) else print_expr(operand)
+
+
+def _float(number: float) -> str:
+    return repr(number) if math.isfinite(number) else f"f64(0x{_bits(number):016X})"
 
 
 def _bits(number: float) -> int:
@@ -154,5 +185,11 @@ _PRINTERS: dict[type[ir.Operation], Callable[[Any], tuple[tuple[ir.Operand, ...]
     ir.Dispatch: lambda op: (op.operands, {"kernel": f"@{name(op.kernel.export_name)}", "grid": _list(op.grid)}),
     ir.Copy: lambda op: ((op.source, op.target), {}),
     ir.Fill: lambda op: ((op.target,), {"pattern": f"0x{op.pattern:X}"}),
+    ir.GetGlobal: lambda op: ((), {"global": f"@{name(op.global_.name)}", "byte_offset": str(op.byte_offset)}),
+    ir.RandomSeeds: lambda op: ((), {"philox_offset": str(op.philox_offset)}),
+    ir.Matmul: lambda op: (
+        (op.target, op.lhs, op.rhs) if op.addend is None else (op.target, op.lhs, op.rhs, op.addend),
+        {"alpha": _float(float(op.alpha)), "beta": _float(float(op.beta)), "tf32": str(op.tf32).lower()},
+    ),
     ir.Return: lambda op: (op.values, {}),
 }

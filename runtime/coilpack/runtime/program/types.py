@@ -88,7 +88,7 @@ class TypeChecker:
         if isinstance(expr, Symbol):
             if expr.name not in self.symbols:
                 known = ", ".join(sorted(self.symbols)) or "none"
-                raise TypeProblemError(f"the signature has no symbol {expr.name!r}; it has: {known}")
+                raise TypeProblemError(f"there is no symbol {expr.name!r}; known: {known}")
             return _ExprFacts(self.sizes[expr.name] if self.sizes is not None else None, 1, 1)
         if not isinstance(expr, Binary):
             raise TypeProblemError(f"{expr!r} is not an integer expression")

@@ -13,10 +13,10 @@ from typing import NoReturn
 
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InvalidFileError
-from coilpack.runtime.program import ir
-from coilpack.runtime.program.expr import Symbol
-from coilpack.runtime.program.types import INT64_MAX, MAX_RANK, TypeChecker, TypeProblemError
-from coilpack.runtime.program.verify_function import FunctionVerifier, OperationProblemError
+from coilpack.runtime.program import ir, wire
+from coilpack.runtime.program.expr import Expr, Symbol, linear
+from coilpack.runtime.program.types import INT64_MAX, INT64_MIN, MAX_RANK, TypeChecker, TypeProblemError
+from coilpack.runtime.program.verify_function import MAX_GRID, FunctionVerifier, OperationProblemError
 
 MAX_PARAMETERS = 4096  # of a kernel: the driver takes 32,764 bytes of parameters (CUDA C++ programming guide)
 MAX_POINTER_ALIGNMENT = 4096  # bytes
@@ -60,6 +60,7 @@ class _ProgramVerifier:
         self._text(program.producer, "producer", program)
         self._unique((s.name for s in program.signatures), "signatures", "function", program.signatures)
         self._unique((s.name for s in program.storages), "storages", "storage", program.storages)
+        self._unique((g.name for g in program.globals), "globals", "global", program.globals)
         self._unique((t.name for t in program.targets), "targets", "target", program.targets)
         if len(program.targets) > MAX_TARGETS:
             self.fail("targets", f"there are {len(program.targets)}; the limit is {MAX_TARGETS}", program)
@@ -67,12 +68,28 @@ class _ProgramVerifier:
             if not 0 <= storage.nbytes <= INT64_MAX:
                 problem = f"its size is {storage.nbytes} bytes; it must be 0 to {INT64_MAX}"
                 self.fail(f"storage {storage.name!r}", problem, storage)
+        storages = {storage.name: storage for storage in program.storages}
+        for global_ in program.globals:
+            self._global(global_, storages)
         for signature in program.signatures:
             self._signature(signature)
         images = [(image.entry, target) for target in program.targets for image in target.images]
         self._unique([entry for entry, _ in images], "targets", "image entry", tuple([target for _, target in images]))
         for target in program.targets:
             self._target(target, program)
+
+    def _global(self, global_: ir.Global, storages: dict[str, ir.Storage]) -> None:
+        where = f"global {global_.name!r}"
+        if not 0 <= global_.nbytes <= INT64_MAX:
+            self.fail(where, f"its size is {global_.nbytes} bytes; it must be 0 to {INT64_MAX}", global_)
+        initial = global_.initial
+        if initial is None:
+            return
+        if storages.get(initial.name) != initial:
+            self.fail(where, f"storage {initial.name!r} is not one of the program's", global_)
+        if initial.nbytes != global_.nbytes:
+            sizes = f"it has {global_.nbytes} bytes, its initial storage {initial.name!r} has {initial.nbytes}"
+            self.fail(where, sizes, global_)
 
     def _text(self, text: str, where: str, subject: object, *, empty: bool = False) -> None:
         if not text and not empty:
@@ -103,10 +120,28 @@ class _ProgramVerifier:
                 self._text(argument.name, f"{where}: {kind}[{index}].name", argument, empty=True)
                 try:
                     checker.check(argument.type)
+                    if argument.value is not None:
+                        checker.value(argument.value)
                 except TypeProblemError as error:
                     self.fail(f"{where}: {kind}[{index}]", str(error), argument)
+                if argument.value is not None and argument.type != ir.INTEGER_TYPE:
+                    self.fail(f"{where}: {kind}[{index}]", "the type of an integer must be tensor<i64>", argument)
         for symbol in signature.symbols:
             self._symbol(signature, symbol, f"{where}: symbol {symbol.name!r}")
+        self._integers(signature, where)
+        for index, guard in enumerate(signature.guards):
+            try:
+                checker.value(guard.lhs)
+                checker.value(guard.rhs)
+            except TypeProblemError as error:
+                self.fail(f"{where}: guards[{index}]", str(error), guard)
+
+    def _integers(self, signature: ir.Signature, where: str) -> None:
+        """Each integer input defines a symbol of its own, which it is."""
+        defined = {symbol.input: symbol.name for symbol in signature.symbols if symbol.dim is None}
+        for index, argument in enumerate(signature.inputs):
+            if argument.value is not None and index not in defined:
+                self.fail(f"{where}: inputs[{index}]", "it is an integer, but no symbol has its value", argument)
 
     def _symbol(self, signature: ir.Signature, symbol: ir.SizeSymbol, where: str) -> None:
         if not _SYMBOL_NAME.fullmatch(symbol.name):
@@ -114,14 +149,26 @@ class _ProgramVerifier:
         if not 0 <= symbol.input < len(signature.inputs):
             count = len(signature.inputs)
             self.fail(where, f"it is defined by input {symbol.input}, but there are {count} inputs", symbol)
-        shape = signature.inputs[symbol.input].type.shape
-        if not 0 <= symbol.dim < min(len(shape), MAX_RANK):
-            self.fail(where, f"it is dimension {symbol.dim} of an input that has {len(shape)} dimensions", symbol)
-        if shape[symbol.dim] != Symbol(symbol.name):
-            self.fail(where, f"dimension {symbol.dim} of input {symbol.input} is not that symbol itself", symbol)
-        if not 0 <= symbol.minimum <= symbol.maximum <= INT64_MAX:
+        argument = signature.inputs[symbol.input]
+        least = 0 if symbol.dim is not None else INT64_MIN
+        if symbol.dim is None:
+            if argument.value != Symbol(symbol.name):
+                self.fail(where, f"input {symbol.input} is not an integer with that symbol as its value", symbol)
+        else:
+            self._dimension(symbol, symbol.dim, argument, where)
+        if not least <= symbol.minimum <= symbol.maximum <= INT64_MAX:
             bounds = f"[{symbol.minimum}, {symbol.maximum}]"
-            self.fail(where, f"its bounds are {bounds}; they must be ordered and from 0 to {INT64_MAX}", symbol)
+            self.fail(where, f"its bounds are {bounds}; they must be ordered and from {least} to {INT64_MAX}", symbol)
+
+    def _dimension(self, symbol: ir.SizeSymbol, dim: int, argument: ir.Argument, where: str) -> None:
+        """The dimension that defines a symbol must give it back by one division."""
+        shape = argument.type.shape
+        if not 0 <= dim < min(len(shape), MAX_RANK):
+            self.fail(where, f"it is dimension {dim} of an input that has {len(shape)} dimensions", symbol)
+        factors = linear(shape[dim], symbol.name)
+        if factors is None or factors[0] <= 0:
+            place = f"dimension {dim} of input {symbol.input}"
+            self.fail(where, f"{place} is not a * {symbol.name} + b with constants a > 0 and b", symbol)
 
     def _target(self, target: ir.Target, program: ir.Program) -> None:
         where = f"target {target.name}"
@@ -137,6 +184,8 @@ class _ProgramVerifier:
             if id(kernel.parameters) not in seen:
                 self._kernel(kernel, f"{where}: kernel {kernel.export_name!r}")
                 seen.add(id(kernel.parameters))
+            if kernel.grid is not None:
+                self._launch_rule(kernel, kernel.grid, f"{where}: kernel {kernel.export_name!r}: launch rule")
         self._unique((f.name for f in target.functions), f"{where}: functions", "function", target.functions)
         bodies = {function.name for function in target.functions}
         missing = [s.name for s in program.signatures if s.name not in bodies]
@@ -145,8 +194,9 @@ class _ProgramVerifier:
         signatures = {signature.name: signature for signature in program.signatures}
         kernels = {kernel.export_name: kernel for kernel in target.kernels}
         storages = {storage.name: storage for storage in program.storages}
+        globals_ = {global_.name: global_ for global_ in program.globals}
         for function in target.functions:
-            self._function(function, where, signatures, FunctionVerifier(function, kernels, storages))
+            self._function(function, where, signatures, FunctionVerifier(function, kernels, storages, globals_))
 
     def _kernel(self, kernel: ir.Kernel, where: str) -> None:
         if len(kernel.parameters) > MAX_PARAMETERS:
@@ -162,6 +212,25 @@ class _ProgramVerifier:
             elif parameter.dtype in (DType.complex64, DType.complex128):
                 problem = f"a scalar of type {parameter.dtype.name}; kernels take integers and floats"
                 self.fail(f"{where}: parameter {index}", problem, kernel)
+
+    def _launch_rule(self, kernel: ir.Kernel, grid: tuple[Expr, ...], where: str) -> None:
+        """Its symbols stand for parameters that are integers; sizes that are known are within the limits."""
+        names = wire.launch_symbols(len(kernel.parameters))
+        integers = [
+            name
+            for name, parameter in zip(names, kernel.parameters, strict=True)
+            if isinstance(parameter, ir.ScalarParameter) and not parameter.dtype.is_float
+        ]
+        if len(grid) != len(MAX_GRID):
+            self.fail(where, f"the grid has {len(grid)} sizes; it must have {len(MAX_GRID)}", kernel)
+        checker = TypeChecker(frozenset(integers))
+        for axis, size, limit in zip("xyz", grid, MAX_GRID, strict=True):
+            try:
+                workgroups = checker.value(size)
+            except TypeProblemError as error:
+                self.fail(where, str(error), kernel)
+            if workgroups is not None and not 0 <= workgroups <= limit:
+                self.fail(where, f"the grid has {workgroups} workgroups along {axis}; the limit is {limit}", kernel)
 
     def _function(
         self, function: ir.Function, where: str, signatures: dict[str, ir.Signature], verifier: FunctionVerifier

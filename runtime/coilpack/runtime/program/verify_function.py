@@ -9,9 +9,12 @@ from typing import Any, NamedTuple, NoReturn
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.types import TypeChecker, TypeFacts, TypeProblemError
+from coilpack.runtime.program.verify_matmul import matmul_problem
 
 MAX_GRID = (2**31 - 1, 65535, 65535)  # CUDA C++ programming guide, technical specifications
 MAX_OPERATIONS = 1_000_000
+MAX_SEEDS = 65536  # of one operation: each is computed on the host, at every call
+PHILOX_WORDS = 4  # that Philox4x32 makes at a time
 
 _SCALAR_RANGE: dict[DType, tuple[int, int]] = {
     dtype: (0, 2**bits - 1) if dtype.name.startswith("ui") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -29,7 +32,7 @@ class OperationProblemError(Exception):
         self.where, self.subject = where, subject
 
 
-_DEFINING = (ir.Parameter, ir.Alloc, ir.View)  # operations that define a value
+_DEFINING = (ir.Parameter, ir.Alloc, ir.View, ir.GetGlobal, ir.RandomSeeds)  # operations that define a value
 
 
 class _Space(enum.Enum):
@@ -39,6 +42,20 @@ class _Space(enum.Enum):
     STORAGE = "a storage"
     ARENA = "an arena allocation"
     OUTPUT = "an output"
+    GLOBAL = "a global"
+    SEEDS = "the call's seeds"
+
+
+# What a function may not write to, and why.
+_CONSTANT = {
+    _Space.STORAGE: "lies in a storage; weights are constant",
+    _Space.SEEDS: "is a row of seeds; they are the call's",
+}
+# What a function may not return, and why.
+_SHORT_LIVED = {
+    _Space.ARENA: "lies in the arena: the next call overwrites it",
+    _Space.SEEDS: "is a row of seeds: the next call overwrites it",
+}
 
 
 class _Memory(NamedTuple):
@@ -72,14 +89,21 @@ class FunctionVerifier:
         function: the function.
         kernels: the target's kernels by export name.
         storages: the program's storages by name.
+        globals_: the program's globals by name.
     """
 
     def __init__(
-        self, function: ir.Function, kernels: Mapping[str, ir.Kernel], storages: Mapping[str, ir.Storage]
+        self,
+        function: ir.Function,
+        kernels: Mapping[str, ir.Kernel],
+        storages: Mapping[str, ir.Storage],
+        globals_: Mapping[str, ir.Global],
     ) -> None:
         self.function = function
         self.kernels = kernels
         self.storages = storages
+        self.globals = globals_
+        self.integers: set[ir.Value] = set()
         self.checker = TypeChecker(frozenset(symbol.name for symbol in function.signature.symbols))
         self.memory: dict[ir.Value, _Memory] = {}
         self._kernel_rules: dict[int, list[_PointerRule | DType]] = {}
@@ -118,6 +142,9 @@ class FunctionVerifier:
         for index, (value, argument) in enumerate(zip(arguments, inputs, strict=True)):
             if value.type is not argument.type and value.type != argument.type:
                 self.fail(f"the type of argument {index} differs from that of the signature's input")
+            if argument.value is not None:
+                self.integers.add(value)
+                continue
             self.memory[value] = _Memory(value, _Space.ARGUMENT, self.checker.check(value.type).extent, 0)
         self.arena_nbytes = self.checker.value(function.arena_nbytes)
         if self.arena_nbytes is not None and self.arena_nbytes < 0:
@@ -152,13 +179,15 @@ class FunctionVerifier:
     def _use(self, value: ir.Value) -> _Memory:
         memory = self.memory.get(value)
         if memory is None:
+            if value in self.integers:
+                self.fail(f"%{value.name} is an integer and no memory; expressions use its symbol")
             self.fail(f"%{value.name} is used before it is defined")
         return memory
 
     def _write(self, value: ir.Value) -> _Memory:
         memory = self._use(value)
-        if memory.space is _Space.STORAGE:
-            self.fail(f"it writes to %{value.name}, which lies in a storage; weights are constant")
+        if memory.space in _CONSTANT:
+            self.fail(f"it writes to %{value.name}, which {_CONSTANT[memory.space]}")
         return memory
 
     def _within(self, memory: _Memory, facts: TypeFacts, value: ir.Value) -> None:
@@ -186,6 +215,29 @@ class FunctionVerifier:
         memory = _Memory(known, _Space.STORAGE, storage.nbytes, operation.byte_offset)
         self.memory[operation.result] = memory
         self._within(memory, self.checker.check(operation.result.type), operation.result)
+
+    def _get_global(self, operation: ir.GetGlobal) -> None:
+        global_ = operation.global_
+        known = self.globals.get(global_.name)
+        if known is not global_ and known != global_:
+            self.fail(f"global {global_.name!r} of {global_.nbytes} bytes is not one of the program's")
+        memory = _Memory(known, _Space.GLOBAL, global_.nbytes, operation.byte_offset)
+        self.memory[operation.result] = memory
+        self._within(memory, self.checker.check(operation.result.type), operation.result)
+
+    def _random_seeds(self, operation: ir.RandomSeeds) -> None:
+        value, offset = operation.result, operation.philox_offset
+        facts = self.checker.check(value.type)
+        if value.type.dtype is not DType.i64 or len(value.type.shape) != 1 or not facts.dense or facts.nbytes is None:
+            self.fail(f"%{value.name} must be a contiguous row of i64 whose length is constant")
+        count = facts.nbytes // facts.itemsize
+        if count > MAX_SEEDS:
+            self.fail(f"it draws {count} seeds; the limit is {MAX_SEEDS}")
+        if not 0 <= offset < 2**64 or offset % PHILOX_WORDS:
+            self.fail(f"its philox_offset is {offset}; it must be a multiple of {PHILOX_WORDS} below 2**64")
+        if not self.function.signature.random:
+            self.fail("it draws seeds, but the signature is not random")
+        self.memory[value] = _Memory(value, _Space.SEEDS, facts.nbytes, 0)
 
     def _alloc(self, operation: ir.Alloc) -> None:
         value = operation.result
@@ -272,16 +324,35 @@ class FunctionVerifier:
                 self.fail(f"operand {index} is {value}, out of the range of {dtype.name}, {low} to {high}")
 
     def _copy(self, operation: ir.Copy) -> None:
-        source, target = self._use(operation.source), self._write(operation.target)
+        self._use(operation.source)
+        self._write(operation.target)
         first, second = self._dense(operation.source), self._dense(operation.target)
         if first is None or second is None:
             return
         if first != second:
             self.fail(f"%{operation.source.name} has {first} bytes, %{operation.target.name} has {second}")
-        if source.root is not target.root or source.start is None or target.start is None:
+        self._apart(operation.source, operation.target)
+
+    def _apart(self, source: ir.Value, target: ir.Value) -> None:
+        """Fails where both are known to share bytes."""
+        one, other = self._use(source), self._use(target)
+        if one.root is not other.root or one.start is None or other.start is None:
             return
-        if abs(source.start - target.start) < first:
-            self.fail(f"%{operation.source.name} and %{operation.target.name} overlap")
+        reach, extent = self.checker.check(source.type).extent, self.checker.check(target.type).extent
+        if reach is None or extent is None:
+            return
+        if one.start < other.start + extent and other.start < one.start + reach:
+            self.fail(f"%{source.name} and %{target.name} overlap")
+
+    def _matmul(self, operation: ir.Matmul) -> None:
+        self._write(operation.target)
+        for value in (operation.lhs, operation.rhs):
+            self._apart(value, operation.target)
+        if operation.addend is not None:
+            self._use(operation.addend)
+        problem = matmul_problem(operation, self.checker)
+        if problem:
+            self.fail(problem)
 
     def _fill(self, operation: ir.Fill) -> None:
         self._write(operation.target)
@@ -301,12 +372,13 @@ class FunctionVerifier:
     def _return(self, operation: ir.Return) -> None:
         if self.index != len(self.function.operations) - 1:
             self.fail("a return must be the last operation")
-        outputs = self.function.signature.outputs
+        outputs = [item for item in enumerate(self.function.signature.outputs) if item[1].value is None]
         if len(operation.values) != len(outputs):
             self.fail(f"it returns {len(operation.values)} values, the signature has {len(outputs)} outputs")
-        for index, (value, output) in enumerate(zip(operation.values, outputs, strict=True)):
-            if self._use(value).space is _Space.ARENA:
-                self.fail(f"it returns %{value.name}, which lies in the arena: the next call overwrites it")
+        for value, (index, output) in zip(operation.values, outputs, strict=True):
+            reason = _SHORT_LIVED.get(self._use(value).space)
+            if reason:
+                self.fail(f"it returns %{value.name}, which {reason}")
             if value.type is not output.type and value.type != output.type:
                 self.fail(f"the type of %{value.name} differs from that of output {index}")
 
@@ -318,6 +390,9 @@ _HANDLERS: dict[type[ir.Operation], Callable[[FunctionVerifier, Any], None]] = {
     ir.Dispatch: FunctionVerifier._dispatch,
     ir.Copy: FunctionVerifier._copy,
     ir.Fill: FunctionVerifier._fill,
+    ir.GetGlobal: FunctionVerifier._get_global,
+    ir.RandomSeeds: FunctionVerifier._random_seeds,
+    ir.Matmul: FunctionVerifier._matmul,
     ir.Return: FunctionVerifier._return,
 }
 

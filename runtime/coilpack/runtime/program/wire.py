@@ -15,6 +15,7 @@ FORMAT_VERSION: Final = 1
 EXPR: Final = struct.Struct("<qIIB7x")
 KERNEL_PARAMETER: Final = struct.Struct("<BBBBI")
 OPERAND: Final = struct.Struct("<QB7x")
+GUARD: Final = struct.Struct("<IIB3x")
 DOUBLE: Final = struct.Struct("<d")
 UINT64: Final = struct.Struct("<Q")
 
@@ -36,16 +37,29 @@ OPERATION_BODIES: Final[tuple[type[ir.Operation], ...]] = (
     ir.Copy,
     ir.Fill,
     ir.Return,
+    ir.GetGlobal,
+    ir.RandomSeeds,
+    ir.Matmul,
 )
 """The members of the union `OperationBody`, in its order from 1 on."""
 
 FIELDS: Final[dict[str, dict[str, str]]] = {
     "TensorType": {"element_type": "u8", "shape": "ref", "strides": "ref"},
     "Storage": {"name": "text", "nbytes": "u64"},
-    "Symbol": {"name": "text", "input": "u32", "dim": "u32", "minimum": "i64", "maximum": "i64"},
-    "Argument": {"name": "text", "type": "ref"},
-    "Signature": {"name": "text", "expressions": "ref", "symbols": "ref", "inputs": "ref", "outputs": "ref"},
-    "Kernel": {"export_name": "text", "parameters": "ref"},
+    "Global": {"name": "text", "nbytes": "u64", "has_initial": "u8", "initial": "u32"},
+    "Symbol": {"name": "text", "input": "u32", "dim": "u32", "minimum": "i64", "maximum": "i64", "is_value": "u8"},
+    "Argument": {"name": "text", "type": "ref", "is_integer": "u8", "value": "u32"},
+    "Signature": {
+        "name": "text",
+        "expressions": "ref",
+        "symbols": "ref",
+        "inputs": "ref",
+        "outputs": "ref",
+        "guards": "ref",
+        "random": "u8",
+    },
+    "LaunchRule": {"expressions": "ref", "grid": "ref"},
+    "Kernel": {"export_name": "text", "parameters": "ref", "cooperative": "u8", "launch_rule": "ref"},
     "Parameter": {"storage": "u32", "byte_offset": "u64", "type": "ref"},
     "Alloc": {"space": "u8", "offset": "u32", "nbytes": "u32", "type": "ref"},
     "View": {"source": "u32", "offset": "u32", "type": "ref"},
@@ -53,6 +67,18 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     "Copy": {"source": "u32", "target": "u32"},
     "Fill": {"target": "u32", "pattern": "u64"},
     "Return": {"values": "ref"},
+    "GetGlobal": {"global": "u32", "byte_offset": "u64", "type": "ref"},
+    "RandomSeeds": {"type": "ref", "philox_offset": "u64"},
+    "Matmul": {
+        "target": "u32",
+        "lhs": "u32",
+        "rhs": "u32",
+        "has_addend": "u8",
+        "addend": "u32",
+        "alpha": "f64",
+        "beta": "f64",
+        "tf32": "u8",
+    },
     "Operation": {"body_type": "u8", "body": "ref", "location": "text"},
     "Function": {
         "signature": "u32",
@@ -63,10 +89,25 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     },
     "Image": {"kind": "u8", "entry": "text"},
     "Target": {"name": "text", "images": "ref", "kernels": "ref", "functions": "ref"},
-    "Program": {"format_version": "u32", "producer": "text", "storages": "ref", "signatures": "ref", "targets": "ref"},
+    "Program": {
+        "format_version": "u32",
+        "producer": "text",
+        "storages": "ref",
+        "signatures": "ref",
+        "targets": "ref",
+        "globals": "ref",
+    },
 }
 """The fields of each table by slot, and how the decoder reads them: a number of that width, an offset to something
 (`ref`), or a string. A test compares them with the schema."""
+
+LAUNCH_SYMBOL: Final = "p"
+"""What the symbols of a launch rule start with; the index of the parameter follows."""
+
+
+def launch_symbols(kernel_parameters: int) -> list[str]:
+    """The symbols that a launch rule may have: one for each parameter, in order."""
+    return [f"{LAUNCH_SYMBOL}{index}" for index in range(kernel_parameters)]
 
 
 def default_names(arguments: int, results: int) -> list[str]:
