@@ -38,8 +38,8 @@ def test_every_truncation() -> None:
 def test_every_byte() -> None:
     outcomes = {True: 0, False: 0}
     for position, byte in enumerate(DATA):
-        for other in (byte ^ 0x01, byte ^ 0x80):
-            outcomes[survives(DATA[:position] + bytes([other]) + DATA[position + 1 :])] += 1
+        other = byte ^ (0x80 if position % 2 else 0x01)
+        outcomes[survives(DATA[:position] + bytes([other]) + DATA[position + 1 :])] += 1
     assert min(outcomes.values()) > 100
 
 
