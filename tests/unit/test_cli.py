@@ -15,7 +15,9 @@ from square_package import ENTRY, write_square_package
 
 from coilpack.cli import main as cli_main
 from coilpack.cli.main import main
-from coilpack.runtime.executable import Executable, write_executable
+from coilpack.runtime.dtypes import DType
+from coilpack.runtime.executable import Executable, Export, write_executable
+from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program.parser import parse_program
 
 COMPAT = Path(__file__).resolve().parents[1] / "compat"
@@ -26,6 +28,20 @@ IREE = COMPAT / "iree"
 def executable_file(tmp_path) -> Path:
     path = tmp_path / "kernels.cda1"
     path.write_bytes(write_executable(full()))
+    return path
+
+
+@pytest.fixture
+def state_file(tmp_path) -> Path:
+    """A package of the sample program with globals, an integer, guards and seeds; its kernel does nothing."""
+    text = (Path(__file__).parent / "data" / "programs" / "valid" / "state.txt").read_text("utf-8")
+    program = parse_program(text)
+    parameters = ".param .u64 a, .param .u64 b, .param .u32 c, .param .f32 d"
+    ptx = f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry step({parameters})\n{{\n    ret;\n}}\n"
+    executable = write_executable(Executable((ptx.encode(),), (Export(0, "step", "step", (32, 1, 1)),)))
+    weights = [StorageData("w", DType.f32, (16,), lambda: [bytes(64)])]
+    path = tmp_path / "state.coil"
+    write_package(path, program, {program.targets[0].images[0].entry: executable}, weights)
     return path
 
 
@@ -135,6 +151,9 @@ class TestInspect:
                 "name": "main",
                 "inputs": [{"name": "x", "type": "tensor<4xf32>"}],
                 "outputs": [{"name": "y", "type": "tensor<4xf32>"}],
+                "symbols": [],
+                "guards": [],
+                "random": False,
             }
         ]
         (executable,) = found["executables"]
@@ -142,6 +161,39 @@ class TestInspect:
         (export,) = executable["exports"]
         assert export["export_name"] == "main_dispatch_0_square$4"
         assert export["kernel_name"] == "main_dispatch_0_square_4"
+        pointer = "ptr<f32, access = {}, alignment = 4>"
+        assert export["parameters"] == [pointer.format("read"), pointer.format("write")]
+        assert (export["cooperative"], export["grid"]) == (False, None)
+
+    def test_state_and_conditions_as_json(self, state_file: Path, capsys) -> None:
+        found = inspect_json(state_file, capsys)
+        assert found["globals"] == [
+            {"name": "cache", "bytes": 256, "initial": None},
+            {"name": "start", "bytes": 64, "initial": "w"},
+        ]
+        (function,) = found["functions"]
+        assert function["inputs"][1] == {"name": "n", "type": "integer (n)"}
+        assert function["outputs"][0] == {"name": "", "type": "integer (n + 1)"}
+        assert function["symbols"] == [
+            {"name": "rows", "input": 0, "dim": 0, "minimum": 1, "maximum": 8},
+            {"name": "n", "input": 1, "dim": None, "minimum": -1, "maximum": 8},
+        ]
+        assert (function["guards"], function["random"]) == (["(rows * n) <= 7"], True)
+        (export,) = found["executables"][0]["exports"]
+        assert (export["cooperative"], export["grid"]) == (True, ["((p2 + 127) floordiv 128)", "1", "1"])
+
+    def test_state_and_conditions_for_people(self, state_file: Path, capsys) -> None:
+        assert main(["inspect", str(state_file)]) == 0
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        at = lines.index("Conditions of a call")
+        assert lines[at + 2 : at + 6] == [
+            "main rows, in dimension 0 of x, is 1 to 8",
+            "main n, in the value of n, is -1 to 8",
+            "main (rows * n) <= 7",
+            "main it draws random numbers: a seed is given",
+        ]
+        assert {"cache 256 zeros", "start 64 w"} <= set(lines)
+        assert lines[-1].endswith("cooperative; grid ((p2 + 127) floordiv 128), 1, 1")
 
     def test_package_for_people(self, package_file: Path, capsys) -> None:
         assert main(["inspect", str(package_file)]) == 0

@@ -12,8 +12,8 @@ from coilpack.runtime.executable import Executable, Export, read_executable
 from coilpack.runtime.files import file_kind, map_file
 from coilpack.runtime.loading import check_layout
 from coilpack.runtime.package import Package
-from coilpack.runtime.program.ir import Argument, Signature, Target
-from coilpack.runtime.program.text import print_type
+from coilpack.runtime.program.ir import Argument, Kernel, Signature, SizeSymbol, Target
+from coilpack.runtime.program.text import print_argument, print_expr, print_guard, print_parameter
 from coilpack.runtime.vmfb import VmFunction, read_vmfb
 
 Description = dict[str, Any]
@@ -30,7 +30,8 @@ def describe(path: Path, *, weights: bool = False) -> Description:
         weights: also read all the weights of a package, and check their sum.
 
     Returns:
-        `kind` (`package`, `executable` or `vmfb`), `executables` and `functions`. An export's `export_name` is the
+        `kind` (`package`, `executable` or `vmfb`), `executables` and `functions`; of a package also its `globals`, and
+        of its functions and kernels what the program says about them. An export's `export_name` is the
         name it is looked up by: the stored one or, where the file has none, its `kernel_name`; `name_source` says
         which. `symbol` is what the driver is asked for: `kernel_name`, save in files that gave several exports one
         kernel name.
@@ -64,12 +65,20 @@ def _package(package: Package, file: str) -> Description:
         for image in target.images:
             executable = read_executable(package.image(image.entry), file=f"{file}: {image.entry}")
             _check_kernels(target, executable)
-            executables.append(_executable(executable, target=target.name, entry=image.entry))
+            described = _executable(executable, target=target.name, entry=image.entry)
+            kernels = {kernel.export_name: kernel for kernel in target.kernels}
+            for export in described["exports"]:
+                export |= _kernel(kernels.get(export["export_name"]))
+            executables.append(described)
     return {
         "kind": "package",
         "producer": program.producer,
         "executables": executables,
         "functions": [_function(signature) for signature in program.signatures],
+        "globals": [
+            {"name": g.name, "bytes": g.nbytes, "initial": g.initial.name if g.initial else None}
+            for g in program.globals
+        ],
         "weights": {"storages": len(program.storages), "bytes": sum(storage.nbytes for storage in program.storages)},
     }
 
@@ -116,16 +125,41 @@ def _export(export: Export) -> Description:
     }
 
 
+def _kernel(kernel: Kernel | None) -> Description:
+    """What the program says of a kernel; nothing where it does not launch it."""
+    if kernel is None:
+        return {}
+    grid = None if kernel.grid is None else [print_expr(size) for size in kernel.grid]
+    return {
+        "parameters": [print_parameter(parameter) for parameter in kernel.parameters],
+        "cooperative": kernel.cooperative,
+        "grid": grid,
+    }
+
+
 def _function(signature: Signature) -> Description:
     return {
         "name": signature.name,
         "inputs": _arguments(signature.inputs),
         "outputs": _arguments(signature.outputs),
+        "symbols": [_symbol(symbol) for symbol in signature.symbols],
+        "guards": [print_guard(guard) for guard in signature.guards],
+        "random": signature.random,
+    }
+
+
+def _symbol(symbol: SizeSymbol) -> Description:
+    return {
+        "name": symbol.name,
+        "input": symbol.input,
+        "dim": symbol.dim,
+        "minimum": symbol.minimum,
+        "maximum": symbol.maximum,
     }
 
 
 def _arguments(arguments: Sequence[Argument]) -> list[dict[str, str]]:
-    return [{"name": argument.name, "type": print_type(argument.type)} for argument in arguments]
+    return [{"name": argument.name, "type": print_argument(argument)} for argument in arguments]
 
 
 def _vm_function(function: VmFunction) -> Description:

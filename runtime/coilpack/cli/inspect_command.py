@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -53,6 +53,11 @@ def _print(path: Path, description: Description) -> None:
     if description["functions"]:
         rows = [(f["name"], _signature(f["inputs"]), _signature(f["outputs"])) for f in description["functions"]]
         print_table("Functions", ("name", "inputs", "outputs"), rows)
+    if conditions := [(f["name"], text) for f in description["functions"] for text in _conditions(f)]:
+        print_table("Conditions of a call", ("function", "what must hold"), conditions)
+    if description.get("globals"):
+        rows = [(g["name"], g["bytes"], g["initial"] or "zeros") for g in description["globals"]]
+        print_table("Globals", ("name", "bytes", "starts as"), rows)
     # PTX and machine code of one target hold the same kernels: one table serves both.
     tables: dict[tuple[str, tuple[tuple[object, ...], ...]], list[str]] = {}
     for executable in description["executables"]:
@@ -60,10 +65,32 @@ def _print(path: Path, description: Description) -> None:
         images.append(f"{executable['image']}, {executable['bytes']} bytes")
     for (target, kernels), images in tables.items():
         title = f"Kernels for {target} ({'; '.join(images)})"
-        print_table(title, ("#", "name", "symbol", "block", "shared", "bindings", "constants"), kernels)
+        columns = ("#", "name", "symbol", "block", "shared", "bindings", "constants", "launch")
+        shown = len(columns) if any(row[-1] for row in kernels) else len(columns) - 1
+        print_table(title, columns[:shown], [row[:shown] for row in kernels])
     sources = [export["name_source"] for executable in description["executables"] for export in executable["exports"]]
     if fallbacks := sources.count("kernel_name"):
         click.echo(f"{fallbacks} of {len(sources)} kernels have no export_name in the file: kernel_name stands for it")
+
+
+def _conditions(function: Description) -> Iterator[str]:
+    """What a call must keep to, besides the types: sizes in their ranges, guards, and a seed."""
+    for symbol in function.get("symbols", ()):
+        argument = function["inputs"][symbol["input"]]["name"] or f"argument {symbol['input']}"
+        place = f"the value of {argument}" if symbol["dim"] is None else f"dimension {symbol['dim']} of {argument}"
+        bounds = f"{symbol['minimum']} to {symbol['maximum']}"
+        yield f"{symbol['name']}, in {place}, is {bounds}"
+    yield from function.get("guards", ())
+    if function.get("random"):
+        yield "it draws random numbers: a seed is given"
+
+
+def _launch(export: Description) -> str:
+    """How the program says that a kernel is launched by itself, if it does."""
+    words = ["cooperative"] if export.get("cooperative") else []
+    if export.get("grid"):
+        words.append(f"grid {', '.join(export['grid'])}")
+    return "; ".join(words)
 
 
 def _signature(arguments: Iterable[dict[str, str]]) -> str:
@@ -80,6 +107,7 @@ def _rows(executable: Description) -> list[tuple[object, ...]]:
             export["shared_memory_bytes"],
             export["binding_count"],
             export["constant_count"],
+            _launch(export),
         )
         for export in executable["exports"]
     ]

@@ -120,14 +120,15 @@ def _target(target: ir.Target) -> list[str]:
 
 
 def _kernel(kernel: ir.Kernel) -> str:
-    text = f"kernel @{name(kernel.export_name)}({', '.join(map(_kernel_parameter, kernel.parameters))})"
+    text = f"kernel @{name(kernel.export_name)}({', '.join(map(print_parameter, kernel.parameters))})"
     attributes = ["cooperative = true"] if kernel.cooperative else []
     if kernel.grid is not None:
         attributes.append(f"grid = {_list(kernel.grid)}")
     return f"{text} {{{', '.join(attributes)}}}" if attributes else text
 
 
-def _kernel_parameter(parameter: ir.KernelParameter) -> str:
+def print_parameter(parameter: ir.KernelParameter) -> str:
+    """A kernel's parameter: a scalar's type, or `ptr<f32, access = read, alignment = 16>`."""
     if isinstance(parameter, ir.ScalarParameter):
         return parameter.dtype.name
     access = ACCESSES[parameter.access]
