@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from square_package import write_square_package
+from state_samples import write_state_package
 
 from coilpack.cli.main import main
 
@@ -55,3 +56,35 @@ def test_names_what_does_not_fit(package, arguments: list[str], words: str, caps
     assert captured.out == ""
     assert captured.err.startswith("coilpack: error: ")
     assert words in captured.err
+
+
+@pytest.fixture
+def stateful(tmp_path):
+    return str(write_state_package(tmp_path / "state.coil"))
+
+
+def test_integers_in_and_out(stateful, tmp_path, capsys) -> None:
+    arguments = ["run", stateful, "--function", "integers", "--input", "2x2xf32=1,2,3,4"]
+    more = ["--input", "1xf32=0", "--output", str(tmp_path / "n.npy")]
+    for integer in ("5", "i64=5", "0x5"):
+        assert main([*arguments, "--input", integer, *more]) == 0
+        assert capsys.readouterr().out == (
+            f"EXEC @integers\nresult[0]: i64 written to {tmp_path / 'n.npy'}\n"
+            "result[1]: hal.buffer_view\n2x2xf32=[3 6][9 12]\nresult[2]: i64=2\n"
+        )
+    assert np.load(tmp_path / "n.npy") == 6
+    for wrong, words in (("2xi64=5", "is a ndarray, it must be an integer"), ("10", "it must be 0 to 9")):
+        assert main([*arguments, "--input", wrong, *more]) == 1
+        assert words in capsys.readouterr().err
+
+
+def test_random_functions_take_a_seed(stateful, capsys) -> None:
+    printed = []
+    for seed in ("7", "7", "-1"):
+        assert main(["run", stateful, "--function", "draw", "--seed", seed]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != printed[2]
+    assert main(["run", stateful, "--function", "draw"]) == 1
+    assert "pass an integer as seed= (--seed)" in capsys.readouterr().err
+    assert main(["run", stateful, "--function", "state", "--seed", "1"]) == 1
+    assert "takes no seed" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,24 +15,33 @@ from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.values import Array, format_type, format_value, parse_value
 
+_INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0|[1-9]\d*)")
+
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--function", "name", metavar="NAME", help="The function to call; not needed where there is only one.")
 @click.option("--device", default="auto", show_default=True, metavar="auto|cuda:N|emulator", help="Where to run.")
 @click.option("--input", "inputs", multiple=True, metavar="VALUE", help="An input, in order; may be repeated.")
+@click.option("--seed", type=int, metavar="N", help="The seed of a function that draws random numbers.")
 @click.option("--output", "outputs", multiple=True, metavar="PATH", help="Where to write a result, in order.")
 @click.option(
     "--check", "checks", multiple=True, type=click.Choice(["races"]), help="What the emulator checks besides the usual."
 )
 def command(
-    file: Path, name: str | None, device: str, inputs: Sequence[str], outputs: Sequence[str], checks: Sequence[str]
+    file: Path,
+    name: str | None,
+    device: str,
+    inputs: Sequence[str],
+    seed: int | None,
+    outputs: Sequence[str],
+    checks: Sequence[str],
 ) -> None:
     """Run a function of the package FILE and print its results.
 
     An input is `4xf32=1,2,3,4`, `2x2xi32=[1 2][3 4]`, `f32=1`, one element for all (`4xf32=0`), a numpy file `@x.npy`,
-    or raw bytes `4xf32=@x.bin`. Results are printed in the same notation; an output path ending in .npy is written as
-    a numpy file, any other as raw bytes.
+    or raw bytes `4xf32=@x.bin`; where the function takes an integer, it is a plain number, `5`. Results are printed in
+    the same notation; an output path ending in .npy is written as a numpy file, any other as raw bytes.
     """
     values = [_parse_input(index, text) for index, text in enumerate(inputs)]
     with runtime.open(file, device=_device(device, checks)) as program:
@@ -40,14 +50,19 @@ def command(
             raise InputError(
                 f"there are {len(outputs)} --output paths, but {signature.name} has {len(signature.outputs)} results"
             )
-        returned = program(*values, function=signature.name)
-        results = [result.numpy() for result in (returned if isinstance(returned, tuple) else (returned,))]
+        returned = program(*values, function=signature.name, seed=seed)
+        results = [
+            np.int64(result) if isinstance(result, int) else result.numpy()
+            for result in (returned if isinstance(returned, tuple) else (returned,))
+        ]
     click.echo(f"EXEC @{signature.name}")
     for index, result in enumerate(results):
         if index < len(outputs):
-            click.echo(f"result[{index}]: {_write(Path(outputs[index].removeprefix('@')), result)}")
+            shown = _write(Path(outputs[index].removeprefix("@")), np.asarray(result))
         else:
-            click.echo(f"result[{index}]: hal.buffer_view\n{format_value(result)}")
+            kind = "hal.buffer_view\n" if isinstance(result, np.ndarray) else ""
+            shown = f"{kind}{format_value(np.asarray(result))}"
+        click.echo(f"result[{index}]: {shown}")
 
 
 def _device(name: str, checks: Sequence[str]) -> Device:
@@ -62,7 +77,9 @@ def _device(name: str, checks: Sequence[str]) -> Device:
     return Emulator(checks=Checks(races="races" in checks))
 
 
-def _parse_input(index: int, text: str) -> Array:
+def _parse_input(index: int, text: str) -> Array | int:
+    if _INTEGER.fullmatch(text.strip()):  # IREE's notation for a scalar that is no array
+        return int(text, 0)
     try:
         return parse_value(text)
     except InputError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from coilpack.runtime.arguments import bind_arguments
 from coilpack.runtime.arrays import DeviceArray, HostArray, as_device_view
-from coilpack.runtime.devices.base import Buffer
+from coilpack.runtime.devices.base import Buffer, Device
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.executor import Executor, Memory
 from coilpack.runtime.loaded import LoadedProgram
@@ -50,6 +50,32 @@ class Snapshot:
         return self._buffer.nbytes
 
 
+class _Block:
+    """Device memory that grows to what the calls of a context need."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._buffer: Buffer | None = None
+
+    @property
+    def address(self) -> int:
+        return self._buffer.address if self._buffer else 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._buffer.nbytes if self._buffer else 0
+
+    def replace(self, nbytes: int, stream: int) -> None:
+        """Another block, on which nothing waits; where there is no memory for it there is none at all."""
+        self.close()
+        self._buffer = self._device.allocate(nbytes, stream)
+
+    def close(self) -> None:
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            buffer.close()
+
+
 class Context:
     """Runs the functions of a program over state of its own. Made by `Program.new_context`.
 
@@ -70,7 +96,7 @@ class Context:
         self._closed = False
         self._stream = device.default_stream  # of the latest call
         self._executors: dict[tuple[str, tuple[int, ...]], Executor] = {}
-        self._arena = self._seeds = device.allocate(0, self._stream)
+        self._arena, self._seeds = _Block(device), _Block(device)
         self._globals: Buffer = device.allocate(program.globals_nbytes, self._stream)
         program.initialize_globals(self._globals.address, self._stream)
 
@@ -204,7 +230,7 @@ class Context:
             DeviceError: there is too little memory.
         """
         with self._lock:
-            self._arena = self._grow(self._arena, max((evaluate(f.arena_nbytes, {}) for f in functions), default=0))
+            self._reserve(max((evaluate(f.arena_nbytes, {}) for f in functions), default=0), 0, grows=False)
             for function in functions[:_MAX_EXECUTORS]:
                 self._executor(function, {}, None)
 
@@ -223,7 +249,7 @@ class Context:
                 raise
         if executor is None:
             plan = self._program.plan(function, sizes)
-            self._reserve(plan, grows=bool(sizes))
+            self._reserve(plan.arena_nbytes, plan.seeds_nbytes, grows=bool(sizes))
             memory = Memory(
                 self._arena.address, self._program.weights_address, self._globals.address, self._seeds.address
             )
@@ -233,23 +259,18 @@ class Context:
             self._executors.pop(next(iter(self._executors))).close()
         return executor
 
-    def _reserve(self, plan: Plan, *, grows: bool) -> None:
-        if plan.arena_nbytes > self._arena.nbytes:
-            slack = plan.arena_nbytes // _SLACK if grows and self._arena.nbytes else 0
-            self._arena = self._grow(self._arena, plan.arena_nbytes + slack)
-        if plan.seeds_nbytes > self._seeds.nbytes:
-            self._seeds = self._grow(self._seeds, max(plan.seeds_nbytes, _LEAST_SEEDS))
+    def _reserve(self, arena_nbytes: int, seeds_nbytes: int, *, grows: bool) -> None:
+        if arena_nbytes > self._arena.nbytes:
+            slack = arena_nbytes // _SLACK if grows and self._arena.nbytes else 0
+            self._replace(self._arena, arena_nbytes + slack)
+        if seeds_nbytes > self._seeds.nbytes:
+            self._replace(self._seeds, max(seeds_nbytes, _LEAST_SEEDS))
 
-    def _grow(self, old: Buffer, nbytes: int) -> Buffer:
-        """Replaces a block by a larger one; executors that know the old address go."""
-        if nbytes <= old.nbytes:
-            return old
-        device = self._program.device
-        self._drop_executors()
+    def _replace(self, block: _Block, nbytes: int) -> None:
+        self._drop_executors()  # they know the old address
         # Memory is freed on the stream it was allocated for; the latest call may still use it on another.
-        device.synchronize(self._stream)
-        old.close()
-        return device.allocate(nbytes, self._stream)
+        self._program.device.synchronize(self._stream)
+        block.replace(nbytes, self._stream)
 
     def _drop_executors(self) -> None:
         while self._executors:
@@ -338,7 +359,7 @@ class Context:
 def _check_seed(signature: ir.Signature, seed: object) -> int:
     if signature.random:
         if seed is None:
-            raise InputError(f"{signature.name}: draws random numbers; pass seed=, an integer")
+            raise InputError(f"{signature.name}: draws random numbers; pass an integer as seed= (--seed)")
         return check_seed(seed, signature.name)
     if seed is not None:
         raise InputError(f"{signature.name}: takes no seed: it draws no random numbers")

@@ -117,9 +117,10 @@ class Stager:
                 if not _share_memory(views[first], views[second]):
                     continue
                 if first in plan.written and second in plan.written:
+                    one, other = labels[min(first, second)], labels[max(first, second)]
                     raise InputError(
-                        f"{labels[min(first, second)]} and {labels[max(first, second)]} share memory, and the "
-                        "function writes to both; pass a copy of one"
+                        f"{one} and {other.removeprefix(plan.name + ': ')} share memory, and the function writes to "
+                        "both; pass a copy of one"
                     )
                 self._detach(staged, views, plan, second if first in plan.written else first, stream)
 
