@@ -52,7 +52,7 @@ class LoadedProgram:
         self.device = device
         self.file = file
         self.program = package.program
-        self.target, executable = _choose(package, device, file)
+        self.target, executable = choose_image(package, device, file)
         self._labels = {
             signature.name: [label(signature, index) for index in range(len(signature.inputs))]
             for signature in package.program.signatures
@@ -135,7 +135,13 @@ class LoadedProgram:
             self.close()
 
 
-def _choose(package: Package, device: Device, file: str) -> tuple[ir.Target, Executable]:
+def choose_image(package: Package, device: Device, file: str) -> tuple[ir.Target, Executable]:
+    """The target of a package that a device runs best, and its executable in the form to load.
+
+    Raises:
+        TargetMismatchError: there is no code for the device.
+        DeviceError: its driver does not take the version of the PTX.
+    """
     targets = package.program.targets
     refused = ""
     for target, image in runnable_images(targets, device.compute_capability):

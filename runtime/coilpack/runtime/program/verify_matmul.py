@@ -8,7 +8,9 @@ from coilpack.runtime.dtypes import DType
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.types import TypeChecker
 
-_ELEMENT_TYPES = (DType.f16, DType.bf16, DType.f32, DType.f64)
+# Of both sides, and of target and addend.
+_ELEMENT_TYPES = [({side}, side) for side in (DType.f16, DType.bf16, DType.f32, DType.f64)]
+_ELEMENT_TYPES += [({side}, DType.f32) for side in (DType.f16, DType.bf16)]
 
 
 def matmul_problem(operation: ir.Matmul, checker: TypeChecker) -> str:
@@ -20,10 +22,11 @@ def matmul_problem(operation: ir.Matmul, checker: TypeChecker) -> str:
     values = {"target": operation.target, "lhs": operation.lhs, "rhs": operation.rhs}
     if operation.addend is not None:
         values["addend"] = operation.addend
-    dtypes = {value.type.dtype for value in values.values()}
-    if len(dtypes) > 1 or not dtypes <= set(_ELEMENT_TYPES):
+    sides = {values[key].type.dtype for key in ("lhs", "rhs")}
+    sums = {value.type.dtype for key, value in values.items() if key in ("target", "addend")}
+    if len(sides) > 1 or len(sums) > 1 or (sides, *sums) not in _ELEMENT_TYPES:
         given = ", ".join(f"%{value.name} {value.type.dtype.name}" for value in values.values())
-        return f"its element types must be one of f16, bf16, f32 and f64; they are: {given}"
+        return f"lhs and rhs must be of one type among f16, bf16, f32 and f64, the others of it or f32; it has: {given}"
     ranks = {len(value.type.shape) for value in values.values()}
     if ranks not in ({2}, {3}):
         given = ", ".join(f"%{value.name} {len(value.type.shape)}" for value in values.values())
