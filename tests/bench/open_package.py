@@ -123,12 +123,26 @@ class QuietLaunch:
         """Does nothing."""
 
 
+class QuietGraph(QuietLaunch):
+    """A graph that does nothing."""
+
+    def update(self, index: int) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
 class QuietDevice(HostDevice):
-    """Host memory, and launches that do nothing."""
+    """Host memory, and launches and graphs that do nothing."""
 
     def prepare(self, *_: object) -> QuietLaunch:
         """Checks nothing and prepares nothing."""
         return QuietLaunch()
+
+    def build_graph(self, *_: object) -> QuietGraph:
+        """Builds nothing."""
+        return QuietGraph()
 
 
 class Stopwatch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import functools
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,16 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from coilpack.runtime.devices.base import ComputeCapability, LaunchConfig
+from coilpack.runtime.devices.base import (
+    ComputeCapability,
+    CopyNode,
+    FillNode,
+    GraphNode,
+    LaunchConfig,
+    LaunchNode,
+    PreparedProduct,
+    Product,
+)
 from coilpack.runtime.errors import DeviceError, NotFoundError
 from coilpack.runtime.images import describe_image
 
@@ -79,6 +89,38 @@ class HostLaunch:
         self.kernel.body(self.device, self.config, self.parameters)
 
 
+class HostGraph:
+    def __init__(self, device: HostDevice, nodes: Sequence[GraphNode], dependencies: Sequence[Sequence[int]]) -> None:
+        assert all(other < number for number, others in enumerate(dependencies) for other in others)
+        self.device, self.nodes, self.dependencies, self.open = device, list(nodes), list(dependencies), True
+        self.work = [self.fixed(node) for node in nodes]
+        self.updates: list[int] = []
+
+    def fixed(self, node: GraphNode) -> Callable[[int], None]:
+        """The node's work with the addresses of now."""
+        if isinstance(node, LaunchNode):
+            launch = node.launch
+            return HostLaunch(self.device, launch.kernel, launch.config, list(launch.parameters)).run
+        if isinstance(node, CopyNode):
+            return functools.partial(self.device.copy, node.target, node.source, node.nbytes)
+        assert isinstance(node, FillNode)
+        return functools.partial(self.device.fill, node.address, node.pattern, node.nbytes)
+
+    def update(self, index: int) -> None:
+        self.updates.append(index)
+        self.work[index] = self.fixed(self.nodes[index])
+
+    def run(self, stream: int) -> None:
+        assert self.device.active.depth > 0, "launched outside activate()"
+        assert self.open, "run after it was closed"
+        self.device.log.append(("graph", len(self.nodes), stream))
+        for work in self.work:
+            work(stream)
+
+    def close(self) -> None:
+        self.open = False
+
+
 class _Active(threading.local):
     depth = 0
 
@@ -99,6 +141,7 @@ class HostDevice:
         self.log: list[tuple[object, ...]] = []
         self.modules: list[HostModule] = []
         self.patched = 0
+        self.graphs: list[HostGraph] = []
         self.active = _Active()
 
     @contextmanager
@@ -162,6 +205,13 @@ class HostDevice:
     def prepare(self, kernel: HostKernel, config: LaunchConfig, parameters: Sequence[bytes]) -> HostLaunch:
         assert [len(p) for p in parameters] == [size for _, size in kernel.parameter_layout]
         return HostLaunch(self, kernel, config, list(parameters))
+
+    def prepare_product(self, product: Product, alignments: Sequence[int]) -> PreparedProduct:  # noqa: ARG002
+        raise DeviceError("the host has no library")
+
+    def build_graph(self, nodes: Sequence[GraphNode], dependencies: Sequence[Sequence[int]]) -> HostGraph:
+        self.graphs.append(HostGraph(self, nodes, dependencies))
+        return self.graphs[-1]
 
     def order(self, first: int, then: int) -> None:
         if first != then:

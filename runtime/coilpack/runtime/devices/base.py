@@ -153,6 +153,95 @@ class Launch(Protocol):
         """Queues the launch on `stream`; called within the device's `activate()`, which many launches share."""
 
 
+class PreparedProduct(Protocol):
+    """A matrix product whose layout and algorithm are fixed. Not thread-safe, like `Launch`."""
+
+    @property
+    def workspace_nbytes(self) -> int:
+        """Bytes of memory that it works in, which nothing else may use meanwhile."""
+
+    def set_address(self, index: int, address: int) -> None:
+        """Says where operand `index` lies: target, left side, right side, addend."""
+
+    def set_workspace(self, address: int) -> None:
+        """Says where its workspace lies."""
+
+    def run(self, stream: int) -> None:
+        """Queues the product on `stream`; called within the device's `activate()`."""
+
+
+class LaunchNode:
+    """A kernel launch in a graph."""
+
+    __slots__ = ("launch",)
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+
+    def set_address(self, index: int, address: int) -> None:
+        """Makes parameter `index` that address."""
+        self.launch.set_parameter(index, address.to_bytes(8, "little"))
+
+
+class CopyNode:
+    """A copy of `nbytes` in a graph, between two addresses of the device."""
+
+    __slots__ = ("nbytes", "source", "target")
+
+    def __init__(self, target: int, source: int, nbytes: int) -> None:
+        self.target, self.source, self.nbytes = target, source, nbytes
+
+    def set_address(self, index: int, address: int) -> None:
+        """Makes that address the target (0) or the source (1)."""
+        if index:
+            self.source = address
+        else:
+            self.target = address
+
+
+class FillNode:
+    """A fill of `nbytes` in a graph, as `Device.fill` does it."""
+
+    __slots__ = ("address", "nbytes", "pattern")
+
+    def __init__(self, address: int, pattern: bytes, nbytes: int) -> None:
+        self.address, self.pattern, self.nbytes = address, pattern, nbytes
+
+    def set_address(self, index: int, address: int) -> None:
+        """Makes that address the target, which is operand 0."""
+        assert index == 0, "a fill has one operand"
+        self.address = address
+
+
+class ProductNode:
+    """A matrix product in a graph."""
+
+    __slots__ = ("product",)
+
+    def __init__(self, product: PreparedProduct) -> None:
+        self.product = product
+
+    def set_address(self, index: int, address: int) -> None:
+        """Says where operand `index` lies."""
+        self.product.set_address(index, address)
+
+
+GraphNode = LaunchNode | CopyNode | FillNode | ProductNode
+
+
+class Graph(Protocol):
+    """Nodes that run as one piece of work. It holds the addresses that the nodes had when it was made or updated."""
+
+    def update(self, index: int) -> None:
+        """Takes over the addresses of node `index`, for the runs from now on."""
+
+    def run(self, stream: int) -> None:
+        """Queues all nodes on `stream`; called within the device's `activate()`. Runs must be in order."""
+
+    def close(self) -> None:
+        """Frees it once the runs that are queued are done. Closing twice is harmless."""
+
+
 @runtime_checkable
 class Device(Protocol):
     """A machine that runs kernels. All methods may be called from any thread."""
@@ -227,11 +316,37 @@ class Device(Protocol):
             InputError: a count or size differs from the kernel's layout, or the geometry is over the device's limits.
         """
 
+    def prepare_product(self, product: Product, alignments: Sequence[int]) -> PreparedProduct:
+        """Chooses how to compute a matrix product by the device's library.
+
+        Args:
+            product: what to compute.
+            alignments: bytes that the addresses of target, left side, right side and addend are multiples of.
+
+        Raises:
+            DeviceError: the library is not there, or computes no such product.
+        """
+
+    def build_graph(self, nodes: Sequence[GraphNode], dependencies: Sequence[Sequence[int]]) -> Graph:
+        """A graph of nodes, each of which waits for those whose numbers its dependencies are.
+
+        Nodes are in an order that keeps to the dependencies. Those that are updated later may not be fills with a
+        pattern that repeats after 8 or 16 bytes only.
+
+        Raises:
+            DeviceError: the device refuses a node, which the message names, or has no memory for the graph.
+        """
+
     def order(self, first: int, then: int) -> None:
         """Makes work queued on stream `then` from now on wait for the work queued on stream `first` so far."""
 
     def synchronize(self, stream: int) -> None:
         """Blocks until all work queued on `stream` is done; `DeviceError` when any of it failed."""
+
+
+def shortest_pattern(pattern: bytes) -> bytes:
+    """The pattern, or its first 4 bytes where those give it when repeated."""
+    return pattern[:4] if pattern == pattern[:4] * (len(pattern) // 4) else pattern
 
 
 def check_parameters(kernel: Kernel, parameters: Sequence[bytes]) -> None:

@@ -10,7 +10,7 @@ import functools
 import itertools
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -20,11 +20,16 @@ import numpy as np
 from coilpack.runtime.devices.base import (
     Buffer,
     ComputeCapability,
+    Graph,
+    GraphNode,
     Kernel,
     Launch,
     LaunchConfig,
     Module,
+    PreparedProduct,
+    Product,
     check_parameters,
+    shortest_pattern,
 )
 from coilpack.runtime.devices.cuda_driver import (
     call,
@@ -35,6 +40,7 @@ from coilpack.runtime.devices.cuda_driver import (
     stream_object,
     version_text,
 )
+from coilpack.runtime.devices.cuda_graph import CudaGraph
 from coilpack.runtime.devices.cuda_module import CudaKernel, CudaLaunch, CudaModule, NoLaunch
 from coilpack.runtime.errors import DeviceError, InputError, TargetMismatchError
 from coilpack.runtime.images import describe_image
@@ -112,6 +118,7 @@ class CudaDevice:
         }
         self.compute_capability = ComputeCapability(self._attributes["major"], self._attributes["minor"])
         context = call("cuDevicePrimaryCtxRetain", f"creating the context of {self.name}", self._handle)
+        self._context = context
         self._activation = _Activation(context)
         self._pool = self._create_pool() if self._attributes["pools"] else None
 
@@ -240,7 +247,7 @@ class CudaDevice:
         """Queues a fill with a repeated pattern of 1, 2, 4, 8 or 16 bytes; `nbytes` is a multiple of its length."""
         if not nbytes:
             return
-        unit = pattern[:4] if pattern == pattern[:4] * (len(pattern) // 4) else pattern
+        unit = shortest_pattern(pattern)
         count, what, queue = nbytes // len(unit), f"filling {nbytes} bytes on {self.name}", stream_object(stream)
         with self._activation:
             if len(unit) <= 4:
@@ -289,6 +296,8 @@ class CudaDevice:
             return NoLaunch()
         self._check_geometry(kernel, config)
         kernel.allow_shared_memory(config.shared_memory_bytes)
+        if config.cooperative:
+            self._check_residency(kernel, config)
         return CudaLaunch(kernel, config, parameters)
 
     def _check_geometry(self, kernel: CudaKernel, config: LaunchConfig) -> None:
@@ -311,6 +320,58 @@ class CudaDevice:
                 f"kernel {kernel.name}: needs {shared} bytes of shared memory in a block; {self.name} has at most "
                 f"{limit}. Compile for this device's target"
             )
+
+    def _check_residency(self, kernel: CudaKernel, config: LaunchConfig) -> None:
+        if not self._attributes["cooperative"]:
+            raise InputError(f"kernel {kernel.name}: {self.name} has no cooperative launches")
+        threads = config.block[0] * config.block[1] * config.block[2]
+        each, processors = kernel.resident_blocks(threads, config.shared_memory_bytes), self._attributes["processors"]
+        workgroups = config.grid[0] * config.grid[1] * config.grid[2]
+        if workgroups > each * processors:
+            raise InputError(
+                f"kernel {kernel.name}: is cooperative, so its {workgroups} workgroups must run at once; {self.name} "
+                f"runs {each} on each of {processors} multiprocessors. Use a smaller grid or smaller workgroups"
+            )
+
+    # --- graphs and library calls ---
+
+    def prepare_product(self, product: Product, alignments: Sequence[int]) -> PreparedProduct:
+        """Chooses how to compute a matrix product by cuBLASLt.
+
+        Raises:
+            DeviceError: cuBLASLt is not installed, or computes no such product.
+        """
+        from coilpack.runtime.devices.cuda_product import CudaProduct  # the library is optional, and slow to import
+
+        with self._activation:
+            return CudaProduct(self, product, alignments)
+
+    def build_graph(self, nodes: Sequence[GraphNode], dependencies: Sequence[Sequence[int]]) -> Graph:
+        """An instantiated CUDA graph of the nodes.
+
+        Raises:
+            DeviceError: the driver refuses a node, which the message names, or has no memory for the graph.
+        """
+        with self._activation:
+            return CudaGraph(self, self._context, nodes, dependencies)
+
+    def capture(self, queue: Callable[[int], None]) -> Any:
+        """The CUDA graph of the work that `queue` puts on a stream; the caller destroys it."""
+        what, cu = f"capturing a library call on {self.name}", driver()
+        with self._activation:
+            stream = call("cuStreamCreate", what, cu.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
+            try:
+                call("cuStreamBeginCapture", what, stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+                try:
+                    queue(int(stream))
+                except BaseException:
+                    abandoned = cu.cuStreamEndCapture(stream)[1]
+                    if abandoned:
+                        call("cuGraphDestroy", what, abandoned)
+                    raise
+                return call("cuStreamEndCapture", what, stream)
+            finally:
+                call("cuStreamDestroy", what, stream)
 
     # --- streams ---
 
@@ -339,6 +400,8 @@ def _attributes(cu: Any) -> dict[str, Any]:
         "minor": "COMPUTE_CAPABILITY_MINOR",
         "shared_opt_in": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
         "pools": "MEMORY_POOLS_SUPPORTED",
+        "cooperative": "COOPERATIVE_LAUNCH",
+        "processors": "MULTIPROCESSOR_COUNT",
     }
     for what, axis in itertools.product(("grid", "block"), "xyz"):
         names[f"{what}_{axis}"] = f"MAX_{what.upper()}_DIM_{axis.upper()}"

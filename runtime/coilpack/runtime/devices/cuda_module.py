@@ -100,6 +100,13 @@ class CudaKernel:
     def _read(self, attribute: Any) -> int:
         return int(call("cuFuncGetAttribute", f"reading {attribute.name} of {self.name}", attribute, self.function))
 
+    def resident_blocks(self, threads: int, shared_memory_bytes: int) -> int:
+        """Workgroups of that size that one multiprocessor runs at once; after `allow_shared_memory`."""
+        what = f"kernel {self.name}: asking how many workgroups run at once"
+        with self._module.activate():
+            function = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+            return int(call(function, what, self.function, threads, shared_memory_bytes))
+
     def allow_shared_memory(self, nbytes: int) -> None:
         """Opts in to `nbytes` of dynamic shared memory where the default does not cover them."""
         with self._lock:
@@ -125,6 +132,11 @@ def _layout(function: Any, name: str) -> tuple[tuple[int, int], ...]:
         layout.append((int(offset), int(size)))
 
 
+def _launch_cooperative(*arguments: Any) -> Any:
+    """`cuLaunchCooperativeKernel` with the arguments of `cuLaunchKernel`, which ends with one more."""
+    return driver().cuLaunchCooperativeKernel(*arguments[:-1])
+
+
 class NoLaunch:
     """A launch over an empty grid, which CUDA refuses and which has nothing to do."""
 
@@ -138,9 +150,10 @@ class NoLaunch:
 class CudaLaunch:
     """A launch ready to run: parameter bytes in one block, and the array of pointers into it that the driver reads."""
 
-    __slots__ = ("_block", "_bytes", "_kernel", "_launch", "_pointers", "_pointers_address", "_slices")
+    __slots__ = ("_block", "_bytes", "_config", "_kernel", "_launch", "_pointers", "_pointers_address", "_slices")
 
     def __init__(self, kernel: CudaKernel, config: LaunchConfig, parameters: Sequence[bytes]) -> None:
+        self._config = config
         layout = kernel.parameter_layout
         nbytes = max((offset + size for offset, size in layout), default=0)
         self._kernel = kernel
@@ -150,8 +163,11 @@ class CudaLaunch:
         base = ctypes.addressof(self._block)
         self._pointers = (ctypes.c_void_p * max(len(layout), 1))(*(base + offset for offset, _ in layout))
         self._pointers_address = ctypes.addressof(self._pointers)
-        self._launch = functools.partial(
-            driver().cuLaunchKernel, kernel.function, *config.grid, *config.block, config.shared_memory_bytes
+        geometry = (kernel.function, *config.grid, *config.block, config.shared_memory_bytes)
+        self._launch = (
+            functools.partial(_launch_cooperative, *geometry)
+            if config.cooperative
+            else functools.partial(driver().cuLaunchKernel, *geometry)
         )
         for index, value in enumerate(parameters):
             self.set_parameter(index, value)
@@ -159,6 +175,26 @@ class CudaLaunch:
     def set_parameter(self, index: int, value: bytes) -> None:
         """Replaces parameter `index` by `value`, which has the parameter's size."""
         self._bytes[self._slices[index]] = value
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel's symbol."""
+        return self._kernel.name
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether all its workgroups run at once."""
+        return self._config.cooperative
+
+    def node_parameters(self) -> Any:
+        """The launch as a graph's kernel node takes it; it refers to the parameter bytes of this launch."""
+        parameters = driver().CUDA_KERNEL_NODE_PARAMS()
+        parameters.func = self._kernel.function
+        parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = self._config.grid
+        parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = self._config.block
+        parameters.sharedMemBytes = self._config.shared_memory_bytes
+        parameters.kernelParams = self._pointers_address
+        return parameters
 
     def run(self, stream: int) -> None:
         """Queues the launch on `stream`; the device's context is current."""

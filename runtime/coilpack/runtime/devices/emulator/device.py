@@ -6,7 +6,7 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -14,17 +14,23 @@ import numpy as np
 from coilpack.runtime.devices.base import (
     Buffer,
     ComputeCapability,
+    Graph,
+    GraphNode,
     Kernel,
     Launch,
     LaunchConfig,
     Module,
+    PreparedProduct,
+    Product,
     check_parameters,
 )
 from coilpack.runtime.devices.emulator.code import Code
 from coilpack.runtime.devices.emulator.executor import Executor, chunk_size
 from coilpack.runtime.devices.emulator.frame import WARP, Checks, Frame, Launched
+from coilpack.runtime.devices.emulator.graph import EmulatorGraph
 from coilpack.runtime.devices.emulator.memory import Memory, Region
 from coilpack.runtime.devices.emulator.parser import parse_ptx
+from coilpack.runtime.devices.emulator.product import EmulatorProduct, multiply
 from coilpack.runtime.devices.emulator.program import compile_entry, parameter_layout
 from coilpack.runtime.devices.emulator.ptx import TYPE_BYTES, Entry, Immediate, PtxModule, Variable
 from coilpack.runtime.errors import InputError, NotFoundError, TargetMismatchError
@@ -156,7 +162,11 @@ class EmulatorLaunch:
             DeviceError: a check failed; the message names the kernel, the instruction, the thread and the address.
         """
         del stream
-        self._device.execute(self._kernel.code, self._config, bytes(self._parameters))
+        self.fixed()()
+
+    def fixed(self) -> Callable[[], None]:
+        """The launch with the parameters of now."""
+        return functools.partial(self._device.execute, self._kernel.code, self._config, bytes(self._parameters))
 
 
 class Emulator:
@@ -183,6 +193,7 @@ class Emulator:
         self.default_stream = _STREAM
         self.max_shared_memory_per_block = _SHARED_LIMIT
         self.instructions = 0
+        self._graphs = 0  # how many were made
         self._checks = checks or Checks()
         self._chunk_bytes = chunk_bytes
         self._memory = Memory(capacity) if capacity else Memory()
@@ -281,6 +292,8 @@ class Emulator:
         assert isinstance(kernel, EmulatorKernel), "a kernel of another device"
         check_parameters(kernel, parameters)
         self._check_geometry(kernel, config)
+        if config.cooperative:
+            self._check_residency(kernel, config)
         return EmulatorLaunch(self, kernel, config, parameters)
 
     def _check_geometry(self, kernel: EmulatorKernel, config: LaunchConfig) -> None:
@@ -308,13 +321,26 @@ class Emulator:
                 f"{_SHARED_LIMIT}"
             )
 
-    def execute(self, code: Code, config: LaunchConfig, parameters: bytes) -> None:
-        """Runs a whole grid, chunk by chunk."""
+    def _check_residency(self, kernel: EmulatorKernel, config: LaunchConfig) -> None:
+        workgroups, at_once = config.grid[0] * config.grid[1] * config.grid[2], self._at_once(kernel.code, config)
+        if workgroups > at_once:
+            raise InputError(
+                f"kernel {kernel.name}: is cooperative, so its {workgroups} workgroups must run at once; {self.name} "
+                f"has memory for {at_once}. Use a smaller grid, or create it with a larger chunk_bytes"
+            )
+
+    def _at_once(self, code: Code, config: LaunchConfig) -> int:
+        """How many workgroups run at once."""
         ctas = config.grid[0] * config.grid[1] * config.grid[2]
         lanes = -(-(config.block[0] * config.block[1] * config.block[2]) // WARP) * WARP
         per_cta = sum((r.bits + 7) // 8 * (lanes if r.dims[1] else 1) for r in code.registers if r.dims[0])
         per_cta += 2 * (code.shared_bytes + config.shared_memory_bytes) + code.local_bytes * lanes
-        size = chunk_size(per_cta, lanes, ctas, self._chunk_bytes, together=code.repeats_on_memory)
+        together = code.repeats_on_memory or config.cooperative
+        return chunk_size(per_cta, lanes, ctas, self._chunk_bytes, together=together)
+
+    def execute(self, code: Code, config: LaunchConfig, parameters: bytes) -> None:
+        """Runs a whole grid, chunk by chunk."""
+        ctas, size = config.grid[0] * config.grid[1] * config.grid[2], self._at_once(code, config)
         launched = Launched(code, config, parameters, self._memory, self._checks)
         with self._lock:
             frame: Frame | None = None
@@ -325,6 +351,25 @@ class Emulator:
                 else:
                     frame.start(first)
                 self.instructions += Executor(frame).run()
+
+    # --- graphs and library calls ---
+
+    def prepare_product(self, product: Product, alignments: Sequence[int]) -> PreparedProduct:
+        """A matrix product, computed by numpy in the next higher precision."""
+        del alignments
+        return EmulatorProduct(self, product)
+
+    def multiply(self, product: Product, addresses: Sequence[int]) -> None:
+        """Computes a matrix product over its operands' addresses."""
+        with self._lock:
+            multiply(product, lambda at, nbytes: self._memory.bytes_at(at, nbytes, "a matrix product"), addresses)
+            self._mark(addresses[0])
+
+    def build_graph(self, nodes: Sequence[GraphNode], dependencies: Sequence[Sequence[int]]) -> Graph:
+        """A graph that runs its nodes in a new order each time."""
+        with self._lock:
+            self._graphs += 1
+            return EmulatorGraph(self, nodes, dependencies, self._graphs)
 
     # --- streams ---
 

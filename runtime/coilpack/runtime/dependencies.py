@@ -1,0 +1,79 @@
+"""Which steps of a plan must wait for which: the edges of its graph, from what the steps read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from coilpack.runtime.steps import Base, MatmulStep, Range, Step
+
+_Access = tuple[int, int, int]  # first byte, the byte after the last, number of the step
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What was done to one piece of memory: the latest accesses to each byte, with older ones that overlap them."""
+
+    reads: list[_Access] = field(default_factory=list)
+    writes: list[_Access] = field(default_factory=list)
+
+
+def step_dependencies(steps: Sequence[Step]) -> list[tuple[int, ...]]:
+    """The steps that each step must wait for, by number, without those that the others wait for anyway.
+
+    A step waits for those that wrote what it reads (or writes), and for those that read what it writes. Arguments are
+    taken to be apart; products share a workspace, so they come one after another.
+    """
+    spaces: dict[tuple[Base, int], _Memory] = {}
+    found: list[tuple[int, ...]] = []
+    reached: list[int] = []  # for each step all those before it, one bit each
+    product: int | None = None
+    for number, step in enumerate(steps):
+        needed = _conflicts(spaces, step)
+        if isinstance(step, MatmulStep):
+            needed.update(() if product is None else (product,))
+            product = number
+        kept, bits = [], 0
+        for other in sorted(needed, reverse=True):  # the latest first: what they wait for need not be named
+            if not bits >> other & 1:
+                kept.append(other)
+                bits |= reached[other] | 1 << other
+        found.append(tuple(kept))
+        reached.append(bits)
+        _record(spaces, step, number)
+    return found
+
+
+def _conflicts(spaces: dict[tuple[Base, int], _Memory], step: Step) -> set[int]:
+    needed: set[int] = set()
+    for place in step.reads:
+        memory = spaces.get((place.base, place.index))
+        if memory is not None:
+            needed.update(_overlapping(memory.writes, place))
+    for place in step.writes:
+        memory = spaces.get((place.base, place.index))
+        if memory is not None:
+            needed.update(_overlapping(memory.writes, place))
+            needed.update(_overlapping(memory.reads, place))
+    return needed
+
+
+def _overlapping(accesses: Iterable[_Access], place: Range) -> Iterable[int]:
+    return [number for begin, end, number in accesses if begin < place.end and place.begin < end]
+
+
+def _record(spaces: dict[tuple[Base, int], _Memory], step: Step, number: int) -> None:
+    for place in step.writes:
+        memory = spaces.setdefault((place.base, place.index), _Memory())
+        # Whoever conflicts with an access that this one covers conflicts with this one, which waits for it.
+        memory.reads = _uncovered(memory.reads, place)
+        memory.writes = _uncovered(memory.writes, place)
+        memory.writes.append((place.begin, place.end, number))
+    for place in step.reads:
+        if place.base is not Base.WEIGHTS and place not in step.writes:
+            memory = spaces.setdefault((place.base, place.index), _Memory())
+            memory.reads.append((place.begin, place.end, number))
+
+
+def _uncovered(accesses: Iterable[_Access], place: Range) -> list[_Access]:
+    return [access for access in accesses if access[0] < place.begin or place.end < access[1]]
