@@ -280,7 +280,7 @@ def test_a_product():
     assert (len(step.reads), step.writes[0].base) == (2, Base.OUTPUT)
     found = step.product
     assert (found.batch, found.m, found.n, found.k, found.alpha) == (1, 4, 6, 8, 0.5)
-    assert (found.lhs.is_row_major, found.rhs.is_row_major, found.rhs.column_stride) == (True, False, 8)
+    assert (found.lhs.strides, found.rhs.strides) == ((0, 8, 1), (0, 1, 8))
 
 
 @pytest.mark.parametrize(

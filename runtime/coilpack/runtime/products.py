@@ -52,35 +52,37 @@ def describe_product(operation: ir.Matmul, types: Sequence[ArrayType]) -> Produc
 
 
 def _matrix(name: str, type_: ArrayType) -> Matrix:
-    """The matrix of a type, its strides made plain where a size of 1 leaves them open."""
-    rows, columns = type_.shape[-2:]
-    down, across = type_.strides[-2:]
-    batch_stride = type_.strides[0] if len(type_.shape) == 3 else 0
-    if rows == 1:
-        down, across = (columns, 1) if across == 1 or columns == 1 else (1, across)
-    elif columns == 1:
-        down, across = (1, rows) if down == 1 else (down, 1)
-    row_major, column_major = across == 1 and down >= columns, down == 1 and across >= rows
-    if type_.size and not row_major and not column_major:
+    found = _laid_out(type_, row_major=True) or _laid_out(type_, row_major=False)
+    if found is None:
         raise InputError(f"the {name} has the strides {type_.strides}; it must be row- or column-major")
-    return Matrix(down, across, batch_stride)
+    return found
+
+
+def _laid_out(type_: ArrayType, *, row_major: bool) -> Matrix | None:
+    """The matrix of a type, where it can be taken as row-major, or as column-major."""
+    (length, count), (along, step) = type_.shape[:-3:-1], type_.strides[:-3:-1]
+    if not row_major:
+        length, count, along, step = count, length, step, along
+    if count <= 1:
+        step = max(length, 1)
+    if (length > 1 and along != 1) or step < length:
+        return None
+    batched = len(type_.shape) == 3 and type_.shape[0] > 1
+    return Matrix(row_major, step, type_.strides[0] if batched else 0)
 
 
 def _addend(type_: ArrayType, target: Matrix, beta: float) -> tuple[Matrix, bool]:
     """The matrix that is added, and whether it is one row (of a row-major target) or column that is broadcast."""
-    down, across = type_.strides[-2:]
-    along, broadcast = (across, down) if target.is_row_major else (down, across)
-    rows, columns = type_.shape[-2:]
-    length, repeats = (columns, rows) if target.is_row_major else (rows, columns)
-    batch_stride = type_.strides[0] if len(type_.shape) == 3 and type_.shape[0] > 1 else 0
-    if broadcast == 0 and repeats > 1:
-        if (along == 1 or length == 1) and beta == 1 and not batch_stride:
-            return Matrix(down, across, 0), True
-        raise InputError(
-            f"the addend has the strides {type_.strides} and the factor {beta}; the library broadcasts "
-            "one row or column along which the target is contiguous, by the factor 1"
-        )
-    matrix = _matrix("addend", type_)
-    if matrix.is_row_major is not target.is_row_major and min(rows, columns) > 1:
-        raise InputError(f"the addend has the strides {type_.strides}; it must be laid out as the target")
-    return Matrix(matrix.row_stride, matrix.column_stride, batch_stride), False
+    found = _laid_out(type_, row_major=target.is_row_major)
+    if found is not None:
+        return found, False
+    (length, _), (along, step) = type_.shape[:-3:-1], type_.strides[:-3:-1]
+    if not target.is_row_major:
+        length, along, step = type_.shape[-2], step, along
+    apart = len(type_.shape) == 3 and type_.shape[0] > 1 and type_.strides[0]
+    if step == 0 and (along == 1 or length == 1) and beta == 1 and not apart:
+        return Matrix(target.is_row_major, 0, 0), True
+    raise InputError(
+        f"the addend has the strides {type_.strides} and the factor {beta}; it must be laid out as the target, or be "
+        "one row (of a row-major target) or column, broadcast, and with the factor 1"
+    )

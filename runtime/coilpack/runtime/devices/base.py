@@ -42,19 +42,23 @@ class LaunchConfig:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Where the elements of a matrix lie: strides between rows, columns and the matrices of a batch, in elements.
+    """Where the elements of a matrix lie, counted in elements.
 
-    One of the first two is 1 and the other at least the size that it steps over, but for a broadcast addend.
+    Args:
+        is_row_major: rows are contiguous; columns are otherwise.
+        leading: from the start of a row (or column) to that of the next; 0 where one is broadcast.
+        batch_stride: from a matrix of a batch to the next; 0 where there is one for all.
     """
 
-    row_stride: int
-    column_stride: int
+    is_row_major: bool
+    leading: int
     batch_stride: int
 
     @property
-    def is_row_major(self) -> bool:
-        """Whether rows are contiguous; columns are otherwise."""
-        return self.column_stride == 1
+    def strides(self) -> tuple[int, int, int]:
+        """Between the matrices of a batch, rows, and columns."""
+        row, column = (self.leading, 1) if self.is_row_major else (1, self.leading)
+        return self.batch_stride, row, column
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def multiply(product: Product, bytes_at: Callable[[int, int], npt.NDArray[np.uin
     def view(index: int, matrix: Matrix, rows: int, columns: int) -> npt.NDArray[Any]:
         dtype = (product.dtype if index in (1, 2) else product.target_dtype).numpy
         shape = (product.batch, rows, columns)
-        strides = (matrix.batch_stride, matrix.row_stride, matrix.column_stride)
+        strides = matrix.strides
         count = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
         flat = bytes_at(addresses[index], count * dtype.itemsize).view(dtype)
         return np.lib.stride_tricks.as_strided(flat, shape, [stride * dtype.itemsize for stride in strides])
