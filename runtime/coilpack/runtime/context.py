@@ -26,6 +26,7 @@ from coilpack.runtime.streams import stream_handle
 Result = DeviceArray | int
 
 _MAX_EXECUTORS = 256  # each stands for a function and one combination of sizes; more than a large package has functions
+_MAX_PREPARED = 10_000  # operations
 _SLACK = 4  # a block that grows with the sizes of calls takes a quarter more than it needs, to grow seldom
 _LEAST_SEEDS = 4096  # bytes
 _PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: one handle, another stream in each thread
@@ -134,27 +135,30 @@ class Context:
             NotFoundError: there is no function, or no input, of that name.
             DeviceError: there is too little memory, or the device fails.
         """
-        program = self._program
-        body, device = program.body(program.name(function)), program.device
-        signature, labels = body.signature, program.labels(body.name)
+        program, device = self._program, self._program.device
+        callee = program.callee(function)
+        signature, labels = callee.signature, callee.labels
         if seed is not None and not signature.random and any(a.name == "seed" for a in signature.inputs):
             by_name, seed = {**by_name, "seed": seed}, None  # an input that is called so
         key = _check_seed(signature, seed)
         handle = stream_handle(stream, device)
         given = bind_arguments(signature, arguments, by_name)
         views = [
-            as_device_view(value, device, handle, what) if argument.value is None else as_integer(value, what)
+            as_integer(value, what)
+            if callee.integers and argument.value is not None
+            else as_device_view(value, device, handle, what)
             for value, argument, what in zip(given, signature.inputs, labels, strict=True)
         ]
         shapes = [view if isinstance(view, int) else view.shape for view in views]
-        sizes = solve_sizes(signature, shapes)
+        sizes = {} if callee.fixed else solve_sizes(signature, shapes)
         with self._lock:
-            executor = self._executor(body, sizes, shapes)
+            executor = self._executor(callee.body, sizes, shapes)
             staged = program.stager.stage(views, executor.plan, handle, labels)
             outputs = self._run(executor, staged, key, handle)
         self._finish(views, staged, handle)
-        results = self._results(signature, sizes, executor.plan, staged, outputs, handle)
-        return results[0] if len(results) == 1 else results
+        arrays = self._arrays(executor.plan, staged, outputs, handle)
+        results = _place_integers(signature, sizes, arrays) if callee.integers else arrays
+        return results[0] if len(results) == 1 else tuple(results)
 
     def _run(self, executor: Executor, staged: Sequence[StagedArgument | None], seed: int, stream: int) -> list[Buffer]:
         device, plan = self._program.device, executor.plan
@@ -177,22 +181,12 @@ class Context:
             if isinstance(view, DeviceArray):
                 program.device.order(stream, view.stream)  # whoever uses or frees it there comes after this call
 
-    def _results(
-        self,
-        signature: ir.Signature,
-        sizes: Mapping[str, int],
-        plan: Plan,
-        staged: Sequence[StagedArgument | None],
-        outputs: Sequence[Buffer],
-        stream: int,
-    ) -> tuple[Result, ...]:
-        device, arrays = self._program.device, iter(plan.results)
-        results: list[Result] = []
-        for output in signature.outputs:
-            if output.value is not None:
-                results.append(evaluate(output.value, sizes))
-                continue
-            reference, type_ = next(arrays)
+    def _arrays(
+        self, plan: Plan, staged: Sequence[StagedArgument | None], outputs: Sequence[Buffer], stream: int
+    ) -> list[DeviceArray]:
+        device = self._program.device
+        results = []
+        for reference, type_ in plan.results:
             if reference.base is Base.OUTPUT:
                 buffer = outputs[reference.index]
                 results.append(DeviceArray(device, buffer, buffer.address + reference.offset, type_, stream))
@@ -201,7 +195,7 @@ class Context:
                 assert argument is not None, "the verifier lets no integer be returned as an array"
                 source, address = argument.array, argument.array.address + reference.offset
                 results.append(DeviceArray(device, source, address, type_, stream, read_only=source.read_only))
-        return tuple(results)
+        return results
 
     # --- streams ---
 
@@ -225,13 +219,19 @@ class Context:
     def prepare(self, functions: Sequence[ir.Function]) -> None:
         """Makes functions without symbols ready to run, with memory for all of them.
 
+        Of a package of very many functions, only the first: each takes milliseconds, and its first call can as well.
+
         Raises:
             InputError: a launch does not fit the device or its kernel.
             DeviceError: there is too little memory.
         """
         with self._lock:
             self._reserve(max((evaluate(f.arena_nbytes, {}) for f in functions), default=0), 0, grows=False)
-            for function in functions[:_MAX_EXECUTORS]:
+            operations = 0
+            for function in functions:
+                operations += len(function.operations)
+                if operations > _MAX_PREPARED:
+                    break
                 self._executor(function, {}, None)
 
     def _executor(
@@ -354,6 +354,12 @@ class Context:
     def __del__(self) -> None:
         if getattr(self, "_globals", None) is not None and not sys.is_finalizing():
             self.close()
+
+
+def _place_integers(signature: ir.Signature, sizes: Mapping[str, int], arrays: Sequence[DeviceArray]) -> list[Result]:
+    """All results in order: integers are computed from the sizes, arrays are taken in turn."""
+    left = iter(arrays)
+    return [next(left) if output.value is None else evaluate(output.value, sizes) for output in signature.outputs]
 
 
 def _check_seed(signature: ir.Signature, seed: object) -> int:

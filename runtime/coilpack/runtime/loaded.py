@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coilpack.runtime.devices.base import Buffer, Device
 from coilpack.runtime.errors import DeviceError, InputError, TargetMismatchError
@@ -23,6 +23,24 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 256  # bytes; weights and globals are as aligned as allocations of their own
 _MAX_PLANS = 256  # each stands for a function and one combination of sizes
+
+
+class Callee(NamedTuple):
+    """A function, with what each call of it asks; `fixed` says that no call has sizes to solve or guards to check."""
+
+    body: ir.Function
+    signature: ir.Signature
+    labels: tuple[str, ...]
+    integers: bool
+    fixed: bool
+
+    @classmethod
+    def of(cls, body: ir.Function) -> Callee:
+        """That of a function's body."""
+        signature = body.signature
+        labels = tuple(label(signature, index) for index in range(len(signature.inputs)))
+        integers = any(argument.value is not None for argument in (*signature.inputs, *signature.outputs))
+        return cls(body, signature, labels, integers, not signature.symbols and not signature.guards)
 
 
 class LoadedProgram:
@@ -53,11 +71,7 @@ class LoadedProgram:
         self.file = file
         self.program = package.program
         self.target, executable = choose_image(package, device, file)
-        self._labels = {
-            signature.name: [label(signature, index) for index in range(len(signature.inputs))]
-            for signature in package.program.signatures
-        }
-        self._bodies = {function.name: function for function in self.target.functions}
+        self._callees = {function.name: Callee.of(function) for function in self.target.functions}
         self._global_offsets, self.globals_nbytes = _place({g.name: g.nbytes for g in package.program.globals})
         self._plans: dict[tuple[str, tuple[int, ...]], Plan] = {}
         self._lock = threading.Lock()
@@ -79,21 +93,23 @@ class LoadedProgram:
         """
         if function is not None:
             return function
-        if "main" in self._bodies:
+        if "main" in self._callees:
             return "main"
         names = [signature.name for signature in self.program.signatures]
         if len(names) == 1:
             return names[0]
         raise InputError(f"{self.file} has {len(names)} functions: say which one by function=, of {', '.join(names)}")
 
-    def body(self, name: str) -> ir.Function:
-        """The body of the function `name`; `NotFoundError` where there is none."""
-        found = self._bodies.get(name)
-        return found if found is not None else self.target.function(name)
+    def callee(self, function: str | None) -> Callee:
+        """The function that a call means.
 
-    def labels(self, name: str) -> list[str]:
-        """What messages call the inputs of the function `name`."""
-        return self._labels[name]
+        Raises:
+            NotFoundError: there is no function of that name.
+            InputError: no name is given, and there are several functions.
+        """
+        name = self.name(function)
+        found = self._callees.get(name)
+        return found if found is not None else Callee.of(self.target.function(name))
 
     def plan(self, function: ir.Function, sizes: Mapping[str, int]) -> Plan:
         """The plan of a function for the sizes of a call; the latest ones are kept.

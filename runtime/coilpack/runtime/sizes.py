@@ -43,10 +43,8 @@ def solve_sizes(signature: ir.Signature, given: Sequence[Given]) -> dict[str, in
             multiple that it must be, or breaks a guard. The message names the argument, the dimension, the value found
             and the values allowed.
     """
-    for index, (argument, found) in enumerate(zip(signature.inputs, given, strict=True)):
-        if isinstance(found, tuple) and len(argument.type.shape) != len(found):
-            rank = len(argument.type.shape)
-            raise InputError(f"{label(signature, index)}: has {len(found)} dimensions {found}, it must have {rank}")
+    for index, found in enumerate(given):
+        _check_rank(signature, index, found)
     sizes: dict[str, int] = {}
     for symbol in signature.symbols:
         found = given[symbol.input]
@@ -74,6 +72,7 @@ def check_shapes(signature: ir.Signature, given: Sequence[Given], sizes: Mapping
                 wanted = evaluate(argument.value, sizes)
                 raise InputError(f"{label(signature, index)}: is {found}, it must be {wanted}")
             continue
+        _check_rank(signature, index, found)
         expected = tuple(evaluate(size, sizes) for size in argument.type.shape)
         if found == expected:
             continue
@@ -83,6 +82,12 @@ def check_shapes(signature: ir.Signature, given: Sequence[Given], sizes: Mapping
                 message += f"; dimension {dim} is {format_expr(expr)}, where {origins}"
                 break
         raise InputError(message)
+
+
+def _check_rank(signature: ir.Signature, index: int, given: Given) -> None:
+    rank = len(signature.inputs[index].type.shape)
+    if isinstance(given, tuple) and len(given) != rank:
+        raise InputError(f"{label(signature, index)}: has {len(given)} dimensions {given}, it must have {rank}")
 
 
 # --- symbols ---
