@@ -7,7 +7,7 @@ import random
 import pytest
 from program_samples import tensor
 
-from coilpack.runtime.dependencies import step_dependencies
+from coilpack.runtime.dependencies import MAX_WIDTH, step_dependencies
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.plan import build_plan
 from coilpack.runtime.program import ir
@@ -96,7 +96,7 @@ def test_random_steps(seed):
         step([place() for _ in range(draw.randrange(3))], [place() for _ in range(draw.randrange(1, 3))])
         for _ in range(40)
     ]
-    dependencies = step_dependencies(steps)
+    dependencies = step_dependencies(steps, width=len(steps))
     reached = before(dependencies)
     needed: list[set[int]] = []
     for number, last in enumerate(steps):
@@ -105,6 +105,24 @@ def test_random_steps(seed):
     assert reached == needed  # all that is needed, nothing else
     for others in dependencies:
         assert not any(a in reached[b] for a in others for b in others)  # and nothing twice
+
+
+@pytest.mark.parametrize("width", [1, 3, MAX_WIDTH])
+def test_no_more_than_so_many_at_once(width):
+    places = [arena(16 * i, 16 * i + 16) for i in range(50)]
+    steps = [step(writes=[place]) for place in places] + [step(reads=[place], writes=[place]) for place in places]
+    reached = before(step_dependencies(steps, width))
+    for number in range(50):
+        assert number in reached[50 + number]
+    # That many sequences, each of steps that wait for one another, hold all of them.
+    apart, last = 0, []
+    for number in range(100):
+        if (found := next((i for i, other in enumerate(last) if other in reached[number]), None)) is None:
+            last.append(number)
+            apart += 1
+        else:
+            last[found] = number
+    assert apart == width
 
 
 def test_products_share_a_workspace():

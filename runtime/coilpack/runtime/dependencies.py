@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 
 from coilpack.runtime.steps import Base, MatmulStep, Range, Step
 
+# Steps that may run at once. Each branch of a CUDA graph takes about 0.1 MB of device memory (H200, driver 580), and
+# more kernels at once than this gain nothing.
+MAX_WIDTH = 16
+
 _Access = tuple[int, int, int]  # first byte, the byte after the last, number of the step
 
 
@@ -18,30 +22,54 @@ class _Memory:
     writes: list[_Access] = field(default_factory=list)
 
 
-def step_dependencies(steps: Sequence[Step]) -> list[tuple[int, ...]]:
+def step_dependencies(steps: Sequence[Step], width: int = MAX_WIDTH) -> list[tuple[int, ...]]:
     """The steps that each step must wait for, by number, without those that the others wait for anyway.
 
     A step waits for those that wrote what it reads (or writes), and for those that read what it writes. Arguments are
-    taken to be apart; products share a workspace, so they come one after another.
+    taken to be apart; products share a workspace, so they come one after another. Where more than `width` steps could
+    run at once, some wait although memory does not ask for it.
     """
     spaces: dict[tuple[Base, int], _Memory] = {}
     found: list[tuple[int, ...]] = []
     reached: list[int] = []  # for each step all those before it, one bit each
+    branches: list[int] = []  # the last step of each sequence of steps that wait for one another
     product: int | None = None
     for number, step in enumerate(steps):
         needed = _conflicts(spaces, step)
         if isinstance(step, MatmulStep):
             needed.update(() if product is None else (product,))
             product = number
-        kept, bits = [], 0
-        for other in sorted(needed, reverse=True):  # the latest first: what they wait for need not be named
-            if not bits >> other & 1:
-                kept.append(other)
-                bits |= reached[other] | 1 << other
+        kept, bits = _reduced(needed, reached)
+        if (extra := _join(branches, number, bits, width)) is not None:
+            kept, bits = _reduced({*kept, extra}, reached)
         found.append(tuple(kept))
         reached.append(bits)
         _record(spaces, step, number)
     return found
+
+
+def _reduced(needed: Iterable[int], reached: Sequence[int]) -> tuple[list[int], int]:
+    """Those of some steps that no other of them waits for, the latest first, and all that they wait for as bits."""
+    kept, bits = [], 0
+    for other in sorted(needed, reverse=True):
+        if not bits >> other & 1:
+            kept.append(other)
+            bits |= reached[other] | 1 << other
+    return kept, bits
+
+
+def _join(branches: list[int], number: int, bits: int, width: int) -> int | None:
+    """Puts a step at the end of a branch, and returns what it must wait for besides, as there are enough branches."""
+    followed = [branch for branch, last in enumerate(branches) if bits >> last & 1]
+    if followed:
+        branches[max(followed, key=branches.__getitem__)] = number
+        return None
+    if len(branches) < width:
+        branches.append(number)
+        return None
+    oldest = min(range(width), key=branches.__getitem__)
+    waits_for, branches[oldest] = branches[oldest], number
+    return waits_for
 
 
 def _conflicts(spaces: dict[tuple[Base, int], _Memory], step: Step) -> set[int]:

@@ -74,9 +74,9 @@ class CudaGraph:
         handle = call("cuGraphAddKernelNode", what, self._graph, waits, len(waits), launch.node_parameters())
         if launch.cooperative:
             cu = driver()
-            value = cu.CUlaunchAttributeValue()
+            value = cu.CUkernelNodeAttrValue()
             value.cooperative = 1
-            attribute = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            attribute = cu.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             call("cuGraphKernelNodeSetAttribute", what, handle, attribute, value)
         return [handle]
 
