@@ -119,6 +119,13 @@ def test_state_follows_the_stream_of_calls(program, device):
     assert orders == [(1, 5), (5, 6), (6, 7), (7, 8), (7, 8), (8, 7)]
 
 
+def test_a_snapshot_made_on_a_per_thread_stream(program, device):
+    snapshot = program.snapshot(stream=2)
+    device.log.clear()
+    program.restore(snapshot, stream=5)  # perhaps from another thread, whose stream 2 is another one
+    assert [entry[1:] for entry in device.log if entry[0] == "order"] == [(1, 5), (1, 5), (5, 1)]
+
+
 # --- seeds ---
 
 
@@ -266,6 +273,18 @@ def test_a_context_keeps_what_it_needs_of_a_dropped_program(device):
     assert_state(context, W + X, X)
     del context
     gc.collect()
+    assert not device.blocks
+    assert not any(module.open for module in device.modules)
+
+
+def test_a_program_that_cannot_be_made_ready_leaves_nothing(device, monkeypatch):
+    def fails(*_):
+        raise InputError("a launch does not fit")
+
+    monkeypatch.setattr(device, "prepare", fails)
+    with pytest.raises(InputError, match="does not fit") as caught:
+        Program(StatePackage(), device, "m.coil")
+    assert caught.tb is not None  # all frames are still alive
     assert not device.blocks
     assert not any(module.open for module in device.modules)
 

@@ -24,6 +24,7 @@ from coilpack.runtime.errors import (
 
 if TYPE_CHECKING:
     from coilpack.runtime.arrays import DeviceArray, empty, to_device
+    from coilpack.runtime.context import Context, Snapshot
     from coilpack.runtime.devices import resolve_device
     from coilpack.runtime.dtypes import DType
     from coilpack.runtime.files import read_executables
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CoilpackError",
+    "Context",
     "DType",
     "DeviceArray",
     "DeviceError",
@@ -42,6 +44,7 @@ __all__ = [
     "LoadedExecutable",
     "NotFoundError",
     "Program",
+    "Snapshot",
     "TargetMismatchError",
     "UnsupportedError",
     "empty",
@@ -54,11 +57,13 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Context": "context:Context",
     "DType": "dtypes:DType",
     "DeviceArray": "arrays:DeviceArray",
     "Function": "launch:Function",
     "LoadedExecutable": "launch:LoadedExecutable",
     "Program": "session:Program",
+    "Snapshot": "context:Snapshot",
     "empty": "arrays:empty",
     "load_executable": "launch:load_executable",
     "load_executables": "launch:load_executables",

@@ -205,10 +205,7 @@ class Context:
         self._stream = stream
 
     def _leave(self, stream: int) -> None:
-        # The next call may come from another thread, for which this handle names another stream. The legacy stream
-        # waits for every per-thread stream.
-        if stream == _PER_THREAD_STREAM:
-            self._stream = self._program.device.default_stream
+        self._stream = _for_all_threads(stream, self._program.device)  # the next call may come from another thread
 
     # --- plans and memory ---
 
@@ -299,7 +296,7 @@ class Context:
         handle = stream_handle(stream, device)
         buffer = device.allocate(self._globals.nbytes, handle)
         self._change(handle, lambda _: device.copy(buffer.address, self._globals.address, buffer.nbytes, handle))
-        return Snapshot(self._program, buffer, handle)
+        return Snapshot(self._program, buffer, _for_all_threads(handle, device))
 
     def restore(self, snapshot: Snapshot, *, stream: object = None) -> None:
         """Gives all globals the contents that they had when a snapshot was taken, of this or another context.
@@ -354,6 +351,11 @@ class Context:
     def __del__(self) -> None:
         if getattr(self, "_globals", None) is not None and not sys.is_finalizing():
             self.close()
+
+
+def _for_all_threads(stream: int, device: Device) -> int:
+    """A stream that waits for the work on `stream`, and is the same one in each thread."""
+    return device.default_stream if stream == _PER_THREAD_STREAM else stream  # the legacy stream waits for those
 
 
 def _place_integers(signature: ir.Signature, sizes: Mapping[str, int], arrays: Sequence[DeviceArray]) -> list[Result]:

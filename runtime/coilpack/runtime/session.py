@@ -59,8 +59,11 @@ class Program:
         self._closed = False
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
         self._default = self.new_context(graphs=graphs)
-        # What can be prepared is ready before the first call.
-        self._default.prepare([body for body in self._loaded.target.functions if not body.signature.symbols])
+        try:  # what can be prepared is ready before the first call
+            self._default.prepare([body for body in self._loaded.target.functions if not body.signature.symbols])
+        except BaseException:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<Program {self._loaded.file}: {', '.join(self.functions)} for {self.target} on {self.device.name}>"
