@@ -231,9 +231,9 @@ def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:
 
 
 def _check_launch(kernel: LoweredKernel) -> None:
-    """Refuses what a plain launch cannot give; a programmatic launch is only an optimisation, and needs nothing."""
-    if kernel.cooperative or kernel.num_ctas != 1:
-        what = "a cooperative launch" if kernel.cooperative else f"clusters of {kernel.num_ctas} workgroups"
+    """Refuses what no launch can give; a programmatic launch is only an optimisation, and needs nothing."""
+    if kernel.num_ctas != 1:
+        what = f"clusters of {kernel.num_ctas} workgroups"
         raise UnsupportedError(f"kernel {kernel.kernel_name!r} needs {what}, which a package cannot ask for yet")
 
 
@@ -245,7 +245,7 @@ def _program_kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
         else ir.ScalarParameter(parameter.dtype)
         for parameter, access in zip(compiled.parameters, parameter_access(compiled.ptx), strict=True)
     ]
-    return ir.Kernel(export_name, tuple(parameters))
+    return ir.Kernel(export_name, tuple(parameters), cooperative=compiled.cooperative)
 
 
 def _executable(kind: ir.ImageKind, kernels: Sequence[_Kernel]) -> bytes:
