@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from program_samples import tensor
 
+from coilpack.runtime.devices import resolve_device
 from coilpack.runtime.dtypes import DType
+from coilpack.runtime.errors import DeviceError
 from coilpack.runtime.executor import Executor, Memory
 from coilpack.runtime.plan import build_plan
 from coilpack.runtime.program import ir
@@ -145,3 +147,12 @@ def test_a_product_with_a_workspace(device, dtype):
 
 def test_places_that_stay(device):
     run(device, [tensor(DType.f32, 24, 16), tensor(DType.f32, 24, 32), tensor(DType.f32, 32, 16)], moving=False)
+
+
+@pytest.mark.gpu
+def test_a_product_that_the_library_lacks():
+    pytest.importorskip("nvmath", reason="needs the extra `cublas`")
+    shape = tensor(DType.f64, 24, 24)
+    column = ir.TensorType(DType.f64, (24, 24), (0, 1))  # no bias for f64
+    with pytest.raises(DeviceError, match=r"function 'f': matmul operation: matrix product \(24 x 24\) .* of f64"):
+        run(resolve_device("cuda:0"), [shape, shape, shape, column], beta=1.0)

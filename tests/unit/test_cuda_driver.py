@@ -9,7 +9,8 @@ import pytest
 
 from coilpack.runtime.devices import resolve_device
 from coilpack.runtime.devices.cuda_driver import newest_ptx, version_text
-from coilpack.runtime.errors import InputError
+from coilpack.runtime.devices.cuda_product import _library
+from coilpack.runtime.errors import DeviceError, InputError
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,10 @@ def test_a_cuda_device_that_is_not_there_says_what_to_do():
     assert done.returncode == 1
     assert "DeviceError" in done.stderr
     assert "nvidia-smi" in done.stderr
+
+
+def test_without_the_library_of_products(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nvmath", None)
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
+    with pytest.raises(DeviceError, match=r"need nvmath-python: .*pip install 'coilpack\[cublas\]'"):
+        _library.__wrapped__()

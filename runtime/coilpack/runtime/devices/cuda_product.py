@@ -46,9 +46,10 @@ def _call(function: str, attempt: str, *arguments: Any) -> Any:
     Raises:
         DeviceError: it fails, or the library is not there.
     """
+    library = _library()
     try:
-        return getattr(_library(), function)(*arguments)
-    except RuntimeError as error:  # nvmath's errors, and those of a library that cannot be loaded
+        return getattr(library, function)(*arguments)
+    except (library.cuBLASLtError, RuntimeError) as error:  # the latter where cuBLASLt itself cannot be loaded
         raise DeviceError(f"{attempt}: {function}: {type(error).__name__}: {error}") from error
 
 
