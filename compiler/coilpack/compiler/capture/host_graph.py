@@ -42,6 +42,8 @@ _SETTINGS: Mapping[str, Any] = {
     "force_disable_caches": True,  # our own cache holds finished kernels; this one would hide changed hooks
 }
 
+_GENERATED_PREFIX, _NEUTRAL_NAME = "triton_", "triton_kernel"  # of Inductor's own kernels, not of users'
+
 
 @dataclass(frozen=True)
 class CapturedKernel:
@@ -215,6 +217,9 @@ class _KernelLoader:
     """Stands in for `async_compile` in the definition of a kernel: loads its source, compiles nothing."""
 
     def triton(self, name: str, source: str, device_str: str = "cuda") -> Any:  # noqa: ARG002 (upstream's signature)
+        if name.startswith(_GENERATED_PREFIX):
+            # Inductor numbers its kernels anew in each function; under one name, equal kernels have equal source.
+            source, name = re.sub(rf"\b{name}\b", _NEUTRAL_NAME, source), _NEUTRAL_NAME
         return getattr(compat.PyCodeCache.load(source), name)
 
 

@@ -1,0 +1,161 @@
+"""The kernels of a program: compiled function by function, shared where they are equal, written as executables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from coilpack.compiler.capture.host_graph import CapturedKernel
+from coilpack.compiler.kernels.access import parameter_access
+from coilpack.compiler.kernels.lower import KernelCompiler
+from coilpack.compiler.kernels.lowered import LoweredKernel
+from coilpack.compiler.kernels.source import KernelSource
+from coilpack.compiler.targets import Target
+from coilpack.runtime.errors import UnsupportedError
+from coilpack.runtime.executable import BindingFlags, Executable, Export, write_executable
+from coilpack.runtime.executable.names import unique_kernel_names
+from coilpack.runtime.program import ir
+
+
+@dataclass(frozen=True)
+class ProgramKernel:
+    """A kernel of the program, what it was compiled from, and what came of that."""
+
+    kernel: ir.Kernel
+    source: KernelSource
+    lowered: LoweredKernel
+
+
+@dataclass
+class ProgramKernels:
+    """The kernels of a program so far.
+
+    A kernel is named after the first function that needs it; functions whose kernels are made of the same source share
+    it.
+    """
+
+    compiler: KernelCompiler
+    _all: list[ProgramKernel] = field(default_factory=list)
+    _by_content: dict[str, ProgramKernel] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Target:
+        """What the kernels are compiled for."""
+        return self.compiler.target
+
+    def compile(self, function: str, captured: Sequence[CapturedKernel]) -> list[ProgramKernel]:
+        """The kernels of `function`, in order; those that the program does not have yet are compiled and added.
+
+        Raises:
+            ResourceError: one needs more than the target has; none is added.
+            CoilpackError: one cannot be compiled, or launched by a package.
+        """
+        names = [f"{function}_dispatch_{ordinal}_{k.name}" for ordinal, k in enumerate(captured)]
+        sources = [_source(k, symbol) for k, symbol in zip(captured, unique_kernel_names(names), strict=True)]
+        contents = [_content(source, name) for source, name in zip(sources, names, strict=True)]
+        own: dict[str, tuple[str, KernelSource]] = {}  # by content: the new ones, each once
+        for content, name, source in zip(contents, names, sources, strict=True):
+            if content not in self._by_content:
+                own.setdefault(content, (name, source))
+        compiled = self.compiler.compile([source for _, source in own.values()])
+        made = {
+            content: ProgramKernel(_program_kernel(name, lowered), source, lowered)
+            for (content, (name, source)), lowered in zip(own.items(), compiled, strict=True)
+        }
+        self._by_content.update(made)
+        self._all.extend(made.values())
+        return [self._by_content[content] for content in contents]
+
+    def finish(self) -> list[ProgramKernel]:
+        """All kernels of the program, each with a symbol of its own.
+
+        Each function's symbols are unique by themselves. Where names of two functions meet in one symbol (`a$b`,
+        `a_b`), those that must give way are compiled again under their new one.
+        """
+        symbols = unique_kernel_names([k.kernel.export_name for k in self._all])
+        moved = {
+            k.kernel.export_name: replace(k.source, kernel_name=symbol)
+            for k, symbol in zip(self._all, symbols, strict=True)
+            if symbol != k.source.kernel_name
+        }
+        again = dict(zip(moved, self.compiler.compile(list(moved.values())), strict=True))
+        return [
+            replace(k, source=moved[k.kernel.export_name], lowered=again[k.kernel.export_name])
+            if k.kernel.export_name in moved
+            else k
+            for k in self._all
+        ]
+
+
+def _content(source: KernelSource, name: str) -> str:
+    """What decides the code of the kernel `name` but for its symbol; where that cannot be told, its name."""
+    identity = source.identity()
+    if identity is None:
+        return name
+    options = {name: value for name, value in source.options.items() if value is not None}
+    return json.dumps([{**identity, "kernel_name": ""}, options], sort_keys=True, default=repr)
+
+
+def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:
+    meta = kernel.tuner._create_compile_meta(kernel.config)
+    options = kernel.tuner._create_compile_options(kernel.config, meta)
+    return KernelSource(
+        function=kernel.tuner.fn,
+        kernel_name=kernel_name,
+        signature=meta["signature"],
+        constants=meta["constants"],
+        attributes=meta["configs"][0],
+        options=options,
+    )
+
+
+def _program_kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
+    """The kernel of the program; a pointer that the code never follows counts as read.
+
+    That it may start before the kernel ahead of it has ended is only an optimisation, and needs nothing.
+    """
+    if compiled.num_ctas != 1:
+        raise UnsupportedError(
+            f"kernel {compiled.kernel_name!r} needs clusters of {compiled.num_ctas} workgroups, which a package cannot "
+            "ask for; compile it with num_ctas=1"
+        )
+    parameters: list[ir.KernelParameter] = [
+        ir.PointerParameter(parameter.dtype, access or ir.Access.READ, parameter.alignment)
+        if parameter.is_pointer
+        else ir.ScalarParameter(parameter.dtype)
+        for parameter, access in zip(compiled.parameters, parameter_access(compiled.ptx), strict=True)
+    ]
+    return ir.Kernel(export_name, tuple(parameters), cooperative=compiled.cooperative)
+
+
+def write_kernels(kind: ir.ImageKind, kernels: Sequence[ProgramKernel]) -> bytes:
+    """The executable of all kernels, one module for each distinct image."""
+    modules: dict[bytes, int] = {}
+    exports = []
+    for ordinal, made in enumerate(kernels):
+        image = made.lowered.ptx.encode() if kind is ir.ImageKind.PTX else made.lowered.cubin
+        assert image is not None
+        module = modules.setdefault(image, len(modules))
+        exports.append(replace(_export(ordinal, made.kernel, made.lowered), module_ordinal=module))
+    return write_executable(Executable(tuple(modules), tuple(exports)))
+
+
+def _export(ordinal: int, kernel: ir.Kernel, made: LoweredKernel) -> Export:
+    """The export of a kernel.
+
+    Bindings and constants are stated where the parameters have IREE's order and limits; elsewhere there are none, and
+    only the program says how the kernel is called.
+    """
+    pointers = [p for p in kernel.parameters if isinstance(p, ir.PointerParameter)]
+    flags = [BindingFlags(0) if ir.Access.WRITE in p.access else BindingFlags.READ_ONLY for p in pointers]
+    plain = made.iree_compatible
+    return Export(
+        ordinal=ordinal,
+        kernel_name=made.kernel_name,
+        export_name=kernel.export_name,
+        block_dims=made.block_dims,
+        shared_memory_bytes=made.shared_memory_bytes,
+        constant_count=len(kernel.parameters) - len(pointers) if plain else 0,
+        binding_flags=tuple(flags) if plain else (),
+    )
