@@ -29,7 +29,11 @@ Binding = WeightRef | GlobalRef | int
 
 @dataclass(frozen=True)
 class Mutation:
-    """Result number `result` of the graph is the new value of placeholder number `placeholder`."""
+    """Result number `result` of the graph is the new value of placeholder number `placeholder`.
+
+    Where it is put `aside`, it is copied before any placeholder changes.
+    """
 
     result: int
     placeholder: int
+    aside: bool = False

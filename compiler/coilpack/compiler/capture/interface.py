@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 
 from coilpack.compiler.capture.bindings import Binding, Mutation
 from coilpack.compiler.capture.build_function import tensor_type
+from coilpack.compiler.capture.mutations import order_mutations
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Expr, Symbol
@@ -31,7 +32,7 @@ class Interface:
         outputs: what callers get. A model's None outputs are none of them.
         bindings: for each placeholder of the graph, the weight or state it is, or the number of the input.
         results: for each output that is an array, the number of the graph's result.
-        mutations: what the program changes in place.
+        mutations: what the program changes in place, in the order in which it must.
         symbols: those of integer inputs that the export fixed to a value.
     """
 
@@ -86,7 +87,7 @@ def read_interface(program: torch.export.ExportedProgram, name: str, tensors: Ma
         tuple(outputs),
         tuple(reader.bindings),
         tuple(results),
-        tuple(mutations),
+        order_mutations(program.graph, mutations),
         tuple(reader.symbols),
     )
 

@@ -95,17 +95,21 @@ def _update(
     value is copied out before.
     """
     changed = {compat.memory_identity(arguments[m.placeholder]) for m in mutations}
-
-    def kept(value: torch.Tensor) -> torch.Tensor:
-        return value.clone() if compat.memory_identity(value) in changed else value
-
-    new = [kept(values[m.result]) for m in mutations]
-    returned = [kept(values[number]) for number in results]
+    new = [_set_aside(values[m.result]) if m.aside else values[m.result] for m in mutations]
+    returned = [
+        values[number].clone() if compat.memory_identity(values[number]) in changed else values[number]
+        for number in results
+    ]
     for mutation, value in zip(mutations, new, strict=True):
         arguments[mutation.placeholder].copy_(value)
     inputs = {id(argument) for argument in arguments}
     updated = {id(values[m.result]): arguments[m.placeholder] for m in mutations if id(values[m.result]) not in inputs}
     return tuple(updated.get(id(values[number]), value) for number, value in zip(results, returned, strict=True))
+
+
+def _set_aside(value: torch.Tensor) -> torch.Tensor:
+    """A copy that no pass takes for needless, as it would a clone; the same bits, NaNs included."""
+    return torch.maximum(value, value)
 
 
 def _shape_env(graph_module: torch.fx.GraphModule) -> Any:
