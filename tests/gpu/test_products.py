@@ -10,6 +10,7 @@ import pytest
 from program_samples import tensor
 
 from coilpack.runtime.devices import resolve_device
+from coilpack.runtime.devices.base import Matrix, Product
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import DeviceError
 from coilpack.runtime.executor import Executor, Memory
@@ -122,7 +123,7 @@ def test_addends(device, dtype, layout):
     run(device, [matrix_type(dtype, *shape) for shape in shapes], alpha=0.5, beta=-2.0)
 
 
-@pytest.mark.parametrize("dtype", DTYPES[:3], ids=lambda d: d.name)  # the library has no such epilogue for f64
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
 @pytest.mark.parametrize(("layout", "strides"), [("row", (0, 1)), ("column", (1, 0))])
 def test_rows_and_columns_that_are_added_to_each(device, dtype, layout, strides):
     shapes = ((24, 16), layout), ((24, 32), "row"), ((32, 16), "row")
@@ -152,7 +153,7 @@ def test_places_that_stay(device):
 @pytest.mark.gpu
 def test_a_product_that_the_library_lacks():
     pytest.importorskip("nvmath", reason="needs the extra `cublas`")
-    shape = tensor(DType.f64, 24, 24)
-    column = ir.TensorType(DType.f64, (24, 24), (0, 1))  # no bias for f64
-    with pytest.raises(DeviceError, match=r"function 'f': matmul operation: matrix product \(24 x 24\) .* of f64"):
-        run(resolve_device("cuda:0"), [shape, shape, shape, column], beta=1.0)
+    plain = Matrix(True, 24, 0)
+    product = Product(DType.f32, DType.f32, 1, 24, 24, 24, plain, plain, plain, None, False, 1.0, 0.0, False)
+    with pytest.raises(DeviceError, match=r"matrix product \(24 x 24\) @ \(24 x 24\) of f32 to f32 on cuda:0: "):
+        resolve_device("cuda:0").prepare_product(product, [1, 1, 1])  # elements at odd addresses

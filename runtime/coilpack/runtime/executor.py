@@ -127,11 +127,11 @@ class Executor:
         self._stream = stream
 
     def _patch(self, addresses: Sequence[int]) -> None:
-        moved = False
+        arguments, moved = len(self.plan.arguments), False
         for slot, address in enumerate(addresses):
             if address != self._addresses[slot]:
                 self._addresses[slot] = address
-                moved = True
+                moved = moved or slot < arguments
                 for number, operand, offset in self._patches[slot]:
                     self._nodes[number].set_address(operand, address + offset)
                     self._outdated[number] = None
