@@ -9,6 +9,7 @@ import pytest
 from runtime_samples import WEIGHTS
 from state_samples import OFFSETS, ROW, ZERO, StatePackage
 
+from coilpack.runtime import context as context_module
 from coilpack.runtime import to_device
 from coilpack.runtime.arrays import DeviceArray
 from coilpack.runtime.devices.cuda_driver import call
@@ -118,3 +119,13 @@ def test_contexts_in_threads_and_streams(program, device):
         thread.join()
     assert not wrong
     assert_state(program, W, ZERO)
+
+
+def test_graphs_that_are_thrown_out(program, monkeypatch):
+    monkeypatch.setattr(context_module, "_MAX_EXECUTORS", 2)
+    results = []
+    for step in range(60):  # three sizes in turn, each twice: as soon as there is a graph, another size takes its place
+        x = np.full((2, 1 + step // 2 % 3), step, np.float32)
+        results.append((x, program(x, 1, np.zeros(1, np.float32), function="integers")[1]))
+    for x, scaled in results:
+        np.testing.assert_array_equal(scaled.numpy(), 3 * x)

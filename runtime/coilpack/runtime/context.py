@@ -25,7 +25,7 @@ from coilpack.runtime.streams import stream_handle
 
 Result = DeviceArray | int
 
-_MAX_EXECUTORS = 256  # each stands for a function and one combination of sizes; more than a large package has functions
+_MAX_EXECUTORS = 128  # each stands for a function and one combination of sizes; each may hold a graph on the device
 _MAX_PREPARED = 10_000  # operations
 _SLACK = 4  # a block that grows with the sizes of calls takes a quarter more than it needs, to grow seldom
 _LEAST_SEEDS = 4096  # bytes
