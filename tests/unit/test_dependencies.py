@@ -56,7 +56,8 @@ def test_edges(steps, expected):
 
 def test_bases_are_apart_and_weights_are_never_written():
     bases = [Range(base, index, 0, 16) for base in Base for index in (0, 1)]
-    assert step_dependencies([step(writes=[place]) for place in bases]) == [()] * len(bases)
+    steps = [step(writes=[place]) for place in bases]
+    assert step_dependencies(steps, width=len(steps)) == [()] * len(steps)
     weights = Range(Base.WEIGHTS, 0, 0, 16)
     assert step_dependencies([step(reads=[weights], writes=[A]), step(reads=[weights], writes=[B])]) == [(), ()]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from coilpack.runtime.steps import Base, MatmulStep, Range, Step
 
-# Steps that may run at once. Branches of a CUDA graph take device memory (H200, driver 580: 1 MB for 4, 4 MB for 8, 5 MB
-# for 16), and 100 small kernels ran no slower with 8 at once than with 50.
+# Steps that may run at once. Branches of a CUDA graph take device memory (H200, driver 580: 1 MB for 4, 4 MB for 8,
+# 5 MB for 16), and 100 small kernels ran no slower with 8 at once than with 50.
 MAX_WIDTH = 8
 
 _Access = tuple[int, int, int]  # first byte, the byte after the last, number of the step
