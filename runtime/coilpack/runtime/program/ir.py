@@ -281,8 +281,9 @@ class RandomSeeds(Operation):
 class Matmul(Operation):
     """`target` = `alpha` * `lhs` @ `rhs` + `beta` * `addend`, by the device's library of matrix products.
 
-    Two dimensions, or three for a batch; the innermost two row- or column-major. The addend, of the target's element
-    type, has the target's shape, broadcast by strides of 0. f32 products may be rounded to TF32 where `tf32` says so.
+    Two dimensions, or three for a batch; the innermost two row- or column-major. The addend has the target's element
+    type and shape; it is laid out as the target, or is one row (of a row-major target) or column, broadcast by a stride
+    of 0 and with `beta` 1. f32 products may be rounded to TF32 where `tf32` says so.
     """
 
     mnemonic: ClassVar[str] = "matmul"
