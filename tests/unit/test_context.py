@@ -326,3 +326,28 @@ def test_contexts_in_threads(program):
         thread.join()
     assert not wrong
     assert_state(program, W, ZERO)
+
+
+def test_closing_while_calls_run(device):
+    program = Program(StatePackage(), device, "m.coil")
+    started, found = threading.Barrier(4), []
+
+    def work(context):
+        started.wait()
+        try:
+            while True:
+                context(X, function="accumulate")
+        except InputError as error:
+            found.append(str(error))
+        except BaseException as error:
+            found.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(program.new_context(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    program.close()
+    for thread in threads:
+        thread.join()
+    assert found == ["m.coil: the program is closed, or this context of it"] * 3
+    assert not device.blocks

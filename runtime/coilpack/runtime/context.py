@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from coilpack.runtime.arguments import bind_arguments
-from coilpack.runtime.arrays import DeviceArray, HostArray, as_device_view
+from coilpack.runtime.arrays import DeviceArray, as_device_view
 from coilpack.runtime.devices.base import Buffer, Device
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.executor import Executor, Memory
@@ -153,9 +154,12 @@ class Context:
         sizes = {} if callee.fixed else solve_sizes(signature, shapes)
         with self._lock:
             executor = self._executor(callee.body, sizes, shapes)
-            staged = program.stager.stage(views, executor.plan, handle, labels)
-            outputs = self._run(executor, staged, key, handle)
-        self._finish(views, staged, handle)
+            with self._on(handle):
+                staged = program.stager.stage(views, executor.plan, handle, labels)
+                outputs = self._run(executor, staged, key, handle)
+        for view in views:
+            if isinstance(view, DeviceArray):
+                device.order(handle, view.stream)  # whoever uses or frees it there comes after this call
         arrays = self._arrays(executor.plan, staged, outputs, handle)
         results = _place_integers(signature, sizes, arrays) if callee.integers else arrays
         return results[0] if len(results) == 1 else tuple(results)
@@ -163,23 +167,14 @@ class Context:
     def _run(self, executor: Executor, staged: Sequence[StagedArgument | None], seed: int, stream: int) -> list[Buffer]:
         device, plan = self._program.device, executor.plan
         outputs = [device.allocate(nbytes, stream) for nbytes in plan.output_nbytes]
-        self._enter(stream)
         if plan.seeds:
             device.write(self._seeds.address, _draw(plan, seed), stream)
         addresses = [argument.array.address if argument else 0 for argument in staged]
         executor.run(addresses, [buffer.address for buffer in outputs], stream)
-        self._leave(stream)
-        return outputs
-
-    def _finish(
-        self, views: Sequence[DeviceArray | HostArray | int], staged: Sequence[StagedArgument | None], stream: int
-    ) -> None:
-        program = self._program
-        for view, argument in zip(views, staged, strict=True):
+        for argument in staged:
             if argument is not None and argument.origin is not None:
-                program.stager.write_back(argument)
-            if isinstance(view, DeviceArray):
-                program.device.order(stream, view.stream)  # whoever uses or frees it there comes after this call
+                self._program.stager.write_back(argument)
+        return outputs
 
     def _arrays(
         self, plan: Plan, staged: Sequence[StagedArgument | None], outputs: Sequence[Buffer], stream: int
@@ -199,13 +194,16 @@ class Context:
 
     # --- streams ---
 
-    def _enter(self, stream: int) -> None:
-        """Orders work after the latest call, with which it shares memory."""
-        self._program.device.order(self._stream, stream)
+    @contextmanager
+    def _on(self, stream: int) -> Iterator[None]:
+        """Orders the work queued inside after the latest call, with which it shares memory."""
+        device = self._program.device
+        device.order(self._stream, stream)
         self._stream = stream
-
-    def _leave(self, stream: int) -> None:
-        self._stream = _for_all_threads(stream, self._program.device)  # the next call may come from another thread
+        try:
+            yield
+        finally:
+            self._stream = _for_all_threads(stream, device)  # the next call may come from another thread
 
     # --- plans and memory ---
 
@@ -321,9 +319,8 @@ class Context:
         handle = stream_handle(stream, self._program.device)
         with self._lock:
             self._check_open()
-            self._enter(handle)
-            queue(handle)
-            self._leave(handle)
+            with self._on(handle):
+                queue(handle)
 
     # --- closing ---
 
