@@ -119,6 +119,28 @@ SOURCES = {
     ),
 }
 
+
+@triton.jit
+def powers_kernel(x, out, BLOCK: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tile = tl.load(x + at[:, None] * BLOCK + at[None, :])
+    for _ in range(N):
+        tile = tl.dot(tile, tile).to(tl.float16)
+    tl.store(out + at[:, None] * BLOCK + at[None, :], tile)
+
+
+def powers_source(**options):
+    """Keeps a tile of 128 x 128 in registers, as many of each thread as `maxnreg` allows."""
+    return KernelSource(
+        powers_kernel,
+        "powers",
+        {"x": "*fp16", "out": "*fp16", "BLOCK": "constexpr", "N": "constexpr"},
+        {"BLOCK": 128, "N": 3},
+        {(0,): DIVISIBLE, (1,): DIVISIBLE},
+        options,
+    )
+
+
 # Describes a tensor on the device, for which Triton takes global scratch memory on sm_90 and later.
 NEEDS_SCRATCH = KernelSource(
     descriptor_kernel,

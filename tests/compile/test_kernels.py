@@ -19,7 +19,7 @@ from coilpack.compiler import _triton_compat  # noqa: E402
 from coilpack.compiler.cache import Cache  # noqa: E402
 from coilpack.compiler.kernels.assemble import assemble, find_ptxas  # noqa: E402
 from coilpack.compiler.kernels.lower import KernelCompiler, lower_many  # noqa: E402
-from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError  # noqa: E402
+from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError, block_registers  # noqa: E402
 from coilpack.compiler.kernels.pool import WorkerError, WorkerPool  # noqa: E402
 from coilpack.compiler.kernels.source import KernelSource  # noqa: E402
 from coilpack.compiler.targets import TARGETS  # noqa: E402
@@ -175,6 +175,20 @@ def test_too_much_shared_memory_is_an_error_of_its_own_also_from_the_cache(tmp_p
 def test_too_many_threads():
     with pytest.raises(ResourceError, match="needs 2,048 threads"):
         lower_many([dataclasses.replace(ADD, options={"num_warps": 64})], SM_80)
+
+
+def test_more_registers_than_there_are_and_the_next_configuration():
+    """1,024 threads of 65 registers each cannot start; only machine code says how many there are."""
+    greedy = kernels.powers_source(num_warps=32, maxnreg=255)
+    modest = kernels.powers_source(num_warps=4)
+    messages = []
+    with KernelCompiler(SM_80, jobs=1) as compiler:
+        with pytest.raises(ResourceError, match=r"needs 73,728 registers of the register file per block.* has 65,536"):
+            compiler.compile([greedy])
+        ((first, add), (second, chosen)) = compiler.compile_first_fitting([[ADD], [greedy, modest]], messages.append)
+    assert (first, second, add.kernel_name) == (0, 1, "add")
+    assert 0 < block_registers(chosen) <= SM_80.registers_per_multiprocessor
+    assert [message.endswith("trying the next configuration") for message in messages] == [True]
 
 
 def test_a_kernel_that_needs_scratch_memory_is_refused_by_name_and_size():

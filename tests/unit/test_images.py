@@ -11,6 +11,7 @@ import pytest
 
 from coilpack.runtime.errors import InvalidFileError
 from coilpack.runtime.images import ParamInfo, describe_image
+from coilpack.runtime.images.cubin import register_counts
 
 CUBINS = Path(__file__).parent / "data" / "cubins"
 HEADER = b".version 8.7\n.target sm_90a, debug\n"
@@ -150,3 +151,15 @@ def test_kernels_may_be_left_out(name):
     full, short = describe_image(image), describe_image(image, kernels=False)
     assert full.entries
     assert short == dataclasses.replace(full, entries={})
+
+
+@pytest.mark.parametrize("path", sorted(CUBINS.glob("*.cubin")), ids=lambda path: path.stem)
+def test_registers_of_a_thread_are_those_that_cuobjdump_prints(path):
+    assert register_counts(path.read_bytes()) == {"_other": 4, "two$k": 4 if path.stem == "sm_75" else 8}
+
+
+def test_registers_of_what_is_no_cubin():
+    data = (CUBINS / "sm_80.cubin").read_bytes()
+    for content in (b"", data[:64], data[:-1]):
+        with pytest.raises(InvalidFileError, match="cubin"):
+            register_counts(content)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,6 +45,7 @@ try:
     from triton.compiler import ASTSource
     from triton.compiler.errors import CompilationError
     from triton.language.core import constexpr, dtype
+    from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITCallable, JITFunction
 except ImportError as error:
     raise CoilpackError(f"this build of Triton {VERSION} lacks what the compiler needs: {error}") from error
@@ -52,8 +54,10 @@ __all__ = [
     "SUPPORTED_VERSIONS",
     "VERSION",
     "CompilationError",
+    "Configuration",
     "JITCallable",
     "JITFunction",
+    "TunedFunction",
     "bundled_ptxas",
     "constexpr",
     "dtype",
@@ -61,6 +65,7 @@ __all__ = [
     "lower_ir",
     "make_ir",
     "offline_driver",
+    "tuned_function",
 ]
 
 _WARP_SIZE = 32
@@ -153,6 +158,38 @@ def bundled_ptxas(compute_capability: int) -> Path | None:
 def environment_settings() -> dict[str, str]:
     """The environment variables that change what Triton generates, with their values."""
     return dict(get_cache_invalidating_env_vars())
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One choice of a tuner: the values of constants by name, and options of the backend."""
+
+    values: Mapping[str, object]
+    options: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class TunedFunction:
+    """A `@triton.jit` function, and the configurations among which `@triton.autotune` chooses (one without it)."""
+
+    function: JITFunction
+    configs: Sequence[Configuration]
+
+
+def tuned_function(value: object) -> TunedFunction | None:
+    """The function behind the decorators `jit`, `autotune` and `heuristics`; None for anything else."""
+    configs = [Configuration({}, {})]
+    while isinstance(value, Autotuner | Heuristics):
+        if isinstance(value, Autotuner):
+            configs = [
+                Configuration(
+                    config.kwargs,
+                    {name: option for name, option in config.all_kwargs().items() if name not in config.kwargs},
+                )
+                for config in value.configs
+            ]
+        value = value.fn
+    return TunedFunction(value, configs) if isinstance(value, JITFunction) else None
 
 
 @contextmanager

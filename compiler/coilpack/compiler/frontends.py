@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from coilpack.runtime.errors import CoilpackError, InputError, InvalidFileError, UnsupportedError
+from coilpack.compiler import _triton_compat as triton
+from coilpack.compiler.python_file import import_module
+from coilpack.runtime.errors import InputError, InvalidFileError, UnsupportedError
 
 _UNKNOWN_OPERATOR = re.compile(r"failed to resolve torch\.ops\.(\S+) to an operator")
 
@@ -94,32 +93,12 @@ def _call(path: Path, name: str) -> Any:
         raise InputError(f"there is no file {str(path)!r}")
     module = import_module(path)
     function = getattr(module, name, None)
+    if triton.tuned_function(function) is not None:
+        raise InputError(f"{path}:{name} is a Triton kernel; give --signature to compile it by itself")
     if not callable(function):
         known = sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
         raise InputError(f"{path} has no callable {name!r}; it has {known}")
     return function()
-
-
-def import_module(path: Path) -> ModuleType:
-    """Runs a Python file as a module of its own, with its folder importable while it runs.
-
-    Raises:
-        InputError: it is no Python file, or raises an error.
-    """
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        spec.loader.exec_module(module)
-    except CoilpackError:
-        raise
-    except Exception as error:
-        raise InputError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-    return module
 
 
 def _module_and_inputs(made: Any, what: str) -> tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]:

@@ -16,7 +16,8 @@ def serve(request: dict[str, Any], out: TextIO) -> None:
     """Compiles what `request` asks for and writes the bundle to its `output`; see `driver` for the fields."""
     from coilpack.compiler.cache import Cache
     from coilpack.compiler.compile_target import TargetOptions, compile_target
-    from coilpack.compiler.frontends import import_module, load_program
+    from coilpack.compiler.frontends import load_program
+    from coilpack.compiler.python_file import import_module
     from coilpack.compiler.targets import parse_ptx_version, parse_target
     from coilpack.runtime.program import ir
 

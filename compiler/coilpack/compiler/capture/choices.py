@@ -198,13 +198,22 @@ def choose_config(tuner: Any, target: Target) -> Any:
     Raises:
         UnsupportedError: the kernel has none.
     """
+    return ordered_configs(tuner, target)[0]
+
+
+def ordered_configs(tuner: Any, target: Target) -> list[Any]:
+    """All configurations of a kernel, by estimated time; equals as Inductor has them.
+
+    Raises:
+        UnsupportedError: the kernel has none.
+    """
     configs = list(tuner.configs)
     if not configs:
         raise UnsupportedError(f"kernel {tuner.fn.__name__} has no configuration to compile")
     sizes = {axis: int(size) for axis, size in (tuner.size_hints or {}).items()}
-    if len(configs) == 1 or not sizes:
-        return configs[0]
-    return min(configs, key=lambda config: loop_cycles(sizes, config.kwargs, config.num_warps, target))
+    if not sizes:
+        return configs
+    return sorted(configs, key=lambda config: loop_cycles(sizes, config.kwargs, config.num_warps, target))
 
 
 def loop_cycles(sizes: Mapping[str, int], blocks: Mapping[str, int], warps: int, target: Target) -> float:

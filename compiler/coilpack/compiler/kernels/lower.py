@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -15,13 +15,16 @@ from typing import Any, Self
 from coilpack.compiler import _triton_compat as triton
 from coilpack.compiler.cache import Cache, content_key, source_hash
 from coilpack.compiler.kernels.assemble import assemble, find_ptxas
-from coilpack.compiler.kernels.lowered import LoweredKernel, check_resources
+from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError, check_resources
 from coilpack.compiler.kernels.normalize import normalize_ptx
 from coilpack.compiler.kernels.pool import WorkerError, WorkerPool
 from coilpack.compiler.kernels.signature import Parameter
 from coilpack.compiler.kernels.source import KernelSource
 from coilpack.compiler.targets import PtxVersion, Target, choose_ptx_version, format_ptx_version
 from coilpack.runtime.errors import CoilpackError, UnsupportedError
+from coilpack.runtime.images.cubin import register_counts
+
+Progress = Callable[[str], None]
 
 
 class KernelCompiler:
@@ -113,6 +116,47 @@ class KernelCompiler:
                 future.cancel()
             raise
 
+    def compile_first_fitting(
+        self, kernels: Sequence[Sequence[KernelSource]], progress: Progress
+    ) -> list[tuple[int, LoweredKernel]]:
+        """Compiles the first configuration of each kernel that the target has the resources for.
+
+        Args:
+            kernels: the configurations of each, the preferred one first.
+            progress: called with a message for each that does not fit.
+
+        Returns:
+            For each kernel which configuration it is, and what came of it.
+
+        Raises:
+            ResourceError: of a kernel none fits; the error is the last one's.
+            CoilpackError: as `submit`.
+        """
+        futures = [self.submit(configurations[0]) for configurations in kernels]
+        chosen: list[tuple[int, LoweredKernel]] = []
+        try:
+            for configurations, first in zip(kernels, futures, strict=True):
+                chosen.append(self._first_fitting(configurations, first, progress))
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        return chosen
+
+    def _first_fitting(
+        self, configurations: Sequence[KernelSource], first: Future[LoweredKernel], progress: Progress
+    ) -> tuple[int, LoweredKernel]:
+        future = first
+        for number in range(len(configurations)):
+            try:
+                return number, future.result()
+            except ResourceError as error:
+                if number + 1 == len(configurations):
+                    raise
+                progress(f"{error}; trying the next configuration")
+                future = self.submit(configurations[number + 1])
+        raise AssertionError("a kernel has at least one configuration")
+
     def _compile(
         self,
         source: KernelSource,
@@ -156,7 +200,7 @@ class KernelCompiler:
         )
 
     def _finish(self, kernel: LoweredKernel, options: Mapping[str, object]) -> LoweredKernel:
-        """Checks what `kernel` needs, and adds the cubin."""
+        """Checks what `kernel` needs, and adds the cubin, which says how many registers it takes."""
         check_resources(kernel, self.target)
         if not self.cubin:
             return kernel
@@ -179,7 +223,10 @@ class KernelCompiler:
                 self.assembled += 1
             if self._cache is not None:
                 self._cache.put(key, cubin)
-        return dataclasses.replace(kernel, cubin=cubin)
+        registers = register_counts(cubin).get(kernel.kernel_name, 0)
+        kernel = dataclasses.replace(kernel, cubin=cubin, registers=registers)
+        check_resources(kernel, self.target)
+        return kernel
 
     def _key(self, source: KernelSource, options: Mapping[str, object]) -> str | None:
         identity = source.identity() if self._cache is not None else None

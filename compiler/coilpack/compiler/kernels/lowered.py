@@ -36,6 +36,7 @@ class LoweredKernel:
         kernel_name: the symbol of the PTX entry.
         ptx: normalized PTX.
         cubin: the machine code, where it was asked for.
+        registers: of a thread, where machine code says it; 0 elsewhere.
         parameters: in the order of the PTX.
         num_warps: warps of a block.
         num_ctas: blocks of a cluster.
@@ -55,6 +56,7 @@ class LoweredKernel:
     cooperative: bool
     programmatic_launch: bool
     cubin: bytes | None = None
+    registers: int = 0
 
     @property
     def block_dims(self) -> tuple[int, int, int]:
@@ -67,9 +69,9 @@ class LoweredKernel:
         return self.num_ctas == 1 and not self.cooperative and is_iree_compatible(self.parameters)
 
     def to_bytes(self) -> bytes:
-        """All but the cubin, for the cache: a line of JSON, then the PTX."""
+        """All but the cubin and what it says, for the cache: a line of JSON, then the PTX."""
         header = asdict(self)
-        del header["ptx"], header["cubin"]
+        del header["ptx"], header["cubin"], header["registers"]
         return json.dumps(header, sort_keys=True).encode() + b"\n" + self.ptx.encode()
 
     @classmethod
@@ -81,16 +83,27 @@ class LoweredKernel:
         return cls(ptx=ptx.decode(), parameters=parameters, **fields)
 
 
+# Registers are given to a warp in units of 256, and to a block for a multiple of 4 warps (CUDA occupancy calculator).
+_REGISTER_UNIT, _WARP_UNIT = 256, 4
+
+
+def block_registers(kernel: LoweredKernel, warp_size: int = 32) -> int:
+    """The registers that a block occupies; 0 where no machine code says it."""
+    of_warp = -(-kernel.registers * warp_size // _REGISTER_UNIT) * _REGISTER_UNIT
+    return of_warp * (-(-kernel.num_warps // _WARP_UNIT) * _WARP_UNIT)
+
+
 def check_resources(kernel: LoweredKernel, target: Target) -> None:
     """Checks that a block of `kernel` can exist on `target`; Triton checks only when it launches.
 
     Raises:
-        ResourceError: it needs more shared memory, tensor memory or threads than a block may have.
+        ResourceError: it needs more shared memory, tensor memory, threads or registers than a block may have.
     """
     for resource, needed, limit, unit in (
         ("shared memory", kernel.shared_memory_bytes, target.shared_memory_per_block_optin, "bytes"),
         ("tensor memory", kernel.tensor_memory_columns, target.tensor_memory_columns, "columns"),
         ("the multiprocessor", kernel.block_dims[0], target.max_threads_per_block, "threads"),
+        ("the register file", block_registers(kernel), target.registers_per_multiprocessor, "registers"),
     ):
         if needed > limit:
             raise ResourceError(kernel.kernel_name, resource, needed, limit, unit, target.name)

@@ -17,6 +17,7 @@ _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _RECORD: Final = struct.Struct("<BBH")
 _PARAM: Final = struct.Struct("<IHHI")
+_REGISTERS: Final = struct.Struct("<II")  # index of the function's symbol, and how many
 
 _EM_CUDA: Final = 190
 _CLASS_64, _LITTLE_ENDIAN = 2, 1
@@ -27,6 +28,7 @@ _STO_CUDA_ENTRY: Final = 0x10
 # Records of `.nv.info.*` and `.nv.compat`: form, attribute, then a value of 16 bits or that many bytes behind.
 _FORM_SIZED: Final = 4
 _ATTRIBUTE_PARAM: Final = 0x17
+_ATTRIBUTE_REGISTERS: Final = 0x2F
 _COMPAT_ACCELERATED: Final = 0x09
 
 # ABI version 7 (to sm_90): architecture in bits 0 to 7 of e_flags, bit 11 set for "a".
@@ -146,17 +148,18 @@ def _params(elf: _Elf, section: _Section | None) -> tuple[ParamInfo, ...]:
     return tuple(found[ordinal] for ordinal in range(len(found)))
 
 
-def _kernels(elf: _Elf) -> list[str]:
-    """Returns the symbols of functions that are marked as entries."""
+def _kernels(elf: _Elf) -> dict[int, str]:
+    """Returns the symbols of functions that are marked as entries, by their index in the symbol table."""
     table = next((section for section in elf.sections if section.type == _SHT_SYMTAB), None)
     if table is None:
         raise elf.fail("the cubin has no symbol table")
-    symbols, strings = elf.content(table), bytes(elf.content(elf.section(table.link)))
-    names = []
-    for name, info, other, _, _, _ in _SYMBOL.iter_unpack(symbols[: len(symbols) // _SYMBOL.size * _SYMBOL.size]):
-        if info & 0xF == _STT_FUNC and other & _STO_CUDA_ENTRY:
-            names.append(elf.text(strings, name))
-    return names
+    content, strings = elf.content(table), bytes(elf.content(elf.section(table.link)))
+    symbols = _SYMBOL.iter_unpack(content[: len(content) // _SYMBOL.size * _SYMBOL.size])
+    return {
+        index: elf.text(strings, name)
+        for index, (name, info, other, *_) in enumerate(symbols)
+        if info & 0xF == _STT_FUNC and other & _STO_CUDA_ENTRY
+    }
 
 
 def describe_cubin(image: bytes | memoryview, *, file: str, where: str, kernels: bool) -> ImageInfo:
@@ -164,6 +167,25 @@ def describe_cubin(image: bytes | memoryview, *, file: str, where: str, kernels:
     elf = _Elf(image, file, where)
     strings = bytes(elf.content(elf.names))
     by_name = {elf.text(strings, section.name): section for section in elf.sections}
-    names = _kernels(elf) if kernels else []
+    names = list(_kernels(elf).values()) if kernels else []
     entries = {name: _params(elf, by_name.get(f".nv.info.{name}")) for name in names}
     return ImageInfo("cubin", _target(elf, by_name), None, entries)
+
+
+def register_counts(image: bytes | memoryview, *, file: str = "<cubin>") -> dict[str, int]:
+    """How many registers a thread of each kernel of a cubin takes; kernels of which it does not say are left out.
+
+    Raises:
+        InvalidFileError: it is no valid cubin.
+    """
+    elf = _Elf(image, file, "")
+    strings, kernels = bytes(elf.content(elf.names)), _kernels(elf)
+    counts = {}
+    for section in elf.sections:
+        if elf.text(strings, section.name) == ".nv.info":
+            for attribute, _, content in _records(elf, elf.content(section)):
+                if attribute == _ATTRIBUTE_REGISTERS and len(content) == _REGISTERS.size:
+                    symbol, count = _REGISTERS.unpack(content)
+                    if symbol in kernels:
+                        counts[kernels[symbol]] = count
+    return counts
