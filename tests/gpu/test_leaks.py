@@ -70,5 +70,5 @@ def test_calling_again_and_again_leaks_nothing(any_device):
             gc.collect()
             levels.append((measure(any_device), tracemalloc.get_traced_memory()[0]))
     tracemalloc.stop()
-    assert levels[1][0] == levels[0][0]
+    assert levels[1][0] <= levels[0][0]
     assert levels[1][1] - levels[0][1] < 25_000  # bytes; a leak of one object a call is several times more

@@ -110,11 +110,21 @@ def test_shapes_that_do_not_agree(given, message):
 
 
 def test_an_integer_that_must_have_one_value():
-    inputs = (ir.Argument("n", ir.INTEGER_TYPE, 4),)
-    signature = ir.Signature("main", inputs, ())
-    check_shapes(signature, (4,), {})
-    with pytest.raises(InputError, match=r"main: argument 0 \('n'\): is 5, it must be 4"):
-        check_shapes(signature, (5,), {})
+    inputs = (ir.Argument("n", ir.INTEGER_TYPE, N),)
+    signature = ir.Signature("main", inputs, (), (ir.SizeSymbol("n", 0, None, 4, 4),))
+    assert solve_sizes(signature, (4,)) == {"n": 4}
+    with pytest.raises(InputError, match=r"main: argument 0 \('n'\) \(n\) is 5; it must be 4"):
+        solve_sizes(signature, (5,))
+
+
+def test_a_shape_that_divides_by_zero():
+    inputs = (*SIGNATURE.inputs[:3], ir.Argument("z", tensor(DType.f32, Binary(ExprKind.FLOORDIV, A, plus(N, -3)))))
+    signature = ir.Signature("main", inputs, (), SIGNATURE.symbols)
+    message = (
+        r"main: argument 0 \('x'\): dimension 1 \(a\) is 5 and argument 2 \(n\) is 3; a // \(n - 3\) divides by zero"
+    )
+    with pytest.raises(InputError, match=message):
+        check_shapes(signature, (*GIVEN[:3], (1,)), solve_sizes(signature, (*GIVEN[:3], (1,))))
 
 
 # The values of a, b and n are 5, 2 and 3.

@@ -20,7 +20,7 @@ from coilpack.runtime.philox import check_seed, random_seeds
 from coilpack.runtime.plan import Base, Plan
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import evaluate
-from coilpack.runtime.sizes import as_integer, check_shapes, solve_sizes
+from coilpack.runtime.sizes import as_integer, check_shapes, solve_sizes, value_of
 from coilpack.runtime.staging import StagedArgument
 from coilpack.runtime.streams import stream_handle
 
@@ -358,7 +358,9 @@ def _for_all_threads(stream: int, device: Device) -> int:
 def _place_integers(signature: ir.Signature, sizes: Mapping[str, int], arrays: Sequence[DeviceArray]) -> list[Result]:
     """All results in order: integers are computed from the sizes, arrays are taken in turn."""
     left = iter(arrays)
-    return [next(left) if output.value is None else evaluate(output.value, sizes) for output in signature.outputs]
+    return [
+        next(left) if output.value is None else value_of(output.value, signature, sizes) for output in signature.outputs
+    ]
 
 
 def _check_seed(signature: ir.Signature, seed: object) -> int:

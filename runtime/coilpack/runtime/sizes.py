@@ -61,19 +61,16 @@ def solve_sizes(signature: ir.Signature, given: Sequence[Given]) -> dict[str, in
 
 
 def check_shapes(signature: ir.Signature, given: Sequence[Given], sizes: Mapping[str, int]) -> None:
-    """Compares the shapes of a call's arrays, and its integers, with those that its sizes ask for.
+    """Compares the shapes of a call's arrays with those that its sizes ask for.
 
     Raises:
         InputError: one differs; the message says which argument the size comes from.
     """
     for index, (argument, found) in enumerate(zip(signature.inputs, given, strict=True)):
-        if isinstance(found, int):
-            if argument.value is not None and found != evaluate(argument.value, sizes):
-                wanted = evaluate(argument.value, sizes)
-                raise InputError(f"{label(signature, index)}: is {found}, it must be {wanted}")
+        if isinstance(found, int):  # it is a symbol, and checked as such
             continue
         _check_rank(signature, index, found)
-        expected = tuple(evaluate(size, sizes) for size in argument.type.shape)
+        expected = tuple(value_of(size, signature, sizes) for size in argument.type.shape)
         if found == expected:
             continue
         message = f"{label(signature, index)}: has the shape {found}, it must have {expected}"
@@ -82,6 +79,19 @@ def check_shapes(signature: ir.Signature, given: Sequence[Given], sizes: Mapping
                 message += f"; dimension {dim} is {format_expr(expr)}, where {origins}"
                 break
         raise InputError(message)
+
+
+def value_of(expr: Expr, signature: ir.Signature, sizes: Mapping[str, int]) -> int:
+    """The value of an expression over the sizes of a call.
+
+    Raises:
+        InputError: it divides by zero.
+    """
+    try:
+        return evaluate(expr, sizes)
+    except ZeroDivisionError:
+        origins = _origins(signature, expr, sizes)
+        raise InputError(f"{signature.name}: {origins}; {format_expr(expr)} divides by zero") from None
 
 
 def _check_rank(signature: ir.Signature, index: int, given: Given) -> None:
