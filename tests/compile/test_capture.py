@@ -121,14 +121,6 @@ def test_what_cannot_be_lowered_is_named_with_its_source_line(module, dtype, ope
         compile_in_process({"main": export(module(), (torch.randn(8, 8, dtype=dtype),))})
 
 
-def test_a_dynamic_size_is_refused_by_the_name_of_its_input() -> None:
-    dim = torch.export.Dim("rows", min=2, max=64)
-    with torch.no_grad():
-        program = torch.export.export(torch.nn.Linear(4, 4), (torch.randn(8, 4),), dynamic_shapes=({0: dim},))
-    with pytest.raises(UnsupportedError, match="'input' has a dynamic size"):
-        compile_in_process({"main": program})
-
-
 def test_a_process_serves_one_target() -> None:
     from coilpack.compiler.capture.offline import target_device
 

@@ -34,6 +34,7 @@ if not OLDEST <= _version() <= NEWEST:
 
 try:
     import torch._inductor.config as inductor_config
+    from torch._dispatch.python import enable_python_dispatcher
     from torch._dynamo.device_interface import (
         DeviceInterface,
         get_interface_for_device,
@@ -52,13 +53,16 @@ try:
     from torch._inductor.compile_fx import _recursive_joint_graph_passes, compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.exc import InductorError
+    from torch._inductor.ir import ShapeAsConstantBuffer, TensorBox
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
     from torch._inductor.utils import LineContext
     from torch._inductor.virtualized import V
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.nn.attention.flex_attention import _create_empty_block_mask
+    from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 
     FxConverter = wrapper_fxir.FxConverter
     WrapperFxCodegen = wrapper_fxir.WrapperFxCodegen
@@ -67,7 +71,11 @@ try:
         (FxConverter, "_import_kernel"),
         (FxConverter, "_lookup_args"),
         (FxConverter, "_generate_sym_node"),
-        (FxConverter, "_generate_outputs"),
+        (FxConverter, "_generate_symbolic_call_arg"),
+        (FxConverter, "_generate_graph_inputs"),
+        (FxConverter, "_generate_buffer"),
+        (FxConverter, "_get_buffer"),
+        (FxConverter, "_record_allocation"),
         (WrapperFxCodegen, "_generate"),
         (WrapperFxCodegen, "make_zero_buffer"),
         (InductorChoices, "_finalize_template_configs"),
@@ -75,7 +83,7 @@ try:
         (InductorChoices, "get_flex_attention_fwd_configs"),
         (CachingAutotuner, "_create_compile_meta"),
         (CachingAutotuner, "_create_compile_options"),
-        (GridExpr, "eval_slow"),
+        (GridExpr, "from_meta"),
     ]
     for owner, name in _REQUIRED:
         inspect.getattr_static(owner, name)
@@ -91,13 +99,19 @@ __all__ = [
     "FakeTensor",
     "FakeTensorMode",
     "FileBackedGraphModule",
+    "FloorDiv",
     "FxConverter",
     "GridExpr",
     "InductorChoices",
     "InductorError",
     "LineContext",
+    "Max",
+    "Min",
+    "Mod",
     "PyCodeCache",
     "PythonWrapperCodegen",
+    "ShapeAsConstantBuffer",
+    "TensorBox",
     "V",
     "WrapperFxCodegen",
     "WrapperLine",
@@ -105,15 +119,20 @@ __all__ = [
     "cuda_device_guard",
     "device_codegens",
     "empty_block_mask",
+    "enable_python_dispatcher",
     "flex_attention_op",
+    "free_unbacked_symbols",
     "get_interface_for_device",
     "inductor_config",
     "init_backend_registration",
+    "is_unbacked",
     "joint_graph_passes",
     "make_fx",
     "memory_identity",
     "register_interface_for_device",
     "select_decomp_table",
+    "size_hint",
+    "unreplaced",
     "with_tensors",
 ]
 
@@ -135,6 +154,23 @@ def with_tensors(
     other._state_dict = {name: replaced.get(name, value) for name, value in program.state_dict.items()}
     other._constants = {name: replaced.get(name, value) for name, value in program.constants.items()}
     return other
+
+
+def is_unbacked(symbol: Any) -> bool:
+    """Whether a sympy symbol stands for something that the model computes, rather than for a size of its inputs."""
+    return bool(free_unbacked_symbols(symbol))
+
+
+def size_hint(size: Any) -> int:
+    """What a size was when the model was exported; only inside Inductor's lowering."""
+    sizes: Any = V.graph.sizevars
+    hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # renamed in torch 2.12
+    return int(hint(size))
+
+
+def unreplaced(size: torch.SymInt) -> Any:
+    """The sympy symbol that stands for an integer input, even where its value is known to equal something else."""
+    return size.node._expr
 
 
 # c10::DeviceType codes (c10/core/DeviceType.h).

@@ -21,6 +21,7 @@ from coilpack.compiler.capture.host_graph import run_inductor
 from coilpack.compiler.capture.interface import read_interface
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.capture.retrace import retrace
+from coilpack.compiler.capture.symbols import with_sizes
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import ResourceError
 from coilpack.compiler.passes.plan_memory import PlanMemory
@@ -158,6 +159,9 @@ class _Function:
             program, mutations=interface.mutations, results=interface.results, fuse_attention=fuse_attention
         )
         host = run_inductor(retraced, self.target, StaticChoices(self.target, budget))
+        interface = read_interface(program, self.name, self.tensors)  # sizes that turned out equal are one by now
+        sizes = retraced.fake_mode.shape_env
+        signature = with_sizes(interface.signature(self.name), self.program, retraced.named_inputs, sizes)
         self.progress(f"{self.name}: compiling {len(host.kernels)} kernels for {self.target.name}")
         kernels = self.kernels.compile(self.name, list(host.kernels.values()))
         bound = {
@@ -165,5 +169,5 @@ class _Function:
             for name, made in zip(host.kernels, kernels, strict=True)
         }
         constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
-        function = build_function(interface.signature(self.name), host, interface.bindings, constants, bound)
+        function = build_function(signature, host, interface.bindings, constants, bound)
         return PlanMemory().run(function)

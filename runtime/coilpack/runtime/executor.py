@@ -140,12 +140,12 @@ class Executor:
 
     def _find_overlap(self) -> bool:
         """Whether an argument that is written shares memory with another: the graph's edges know nothing of that."""
-        plan = self.plan
-        spans = [
-            (start + low, start + high, index in plan.written)
-            for index, (start, (low, high)) in enumerate(zip(self._addresses, plan.extents, strict=False))
-            if start and high > low
-        ]
+        spans = []
+        for index, type_ in enumerate(self.plan.arguments):
+            low, high = type_.extent
+            start, size = self._addresses[index], type_.dtype.itemsize
+            if start and high > low:
+                spans.append((start + low * size, start + high * size, index in self.plan.written))
         spans.sort()
         reached, reached_by_written = 0, 0  # where those before end
         for begin, end, written in spans:

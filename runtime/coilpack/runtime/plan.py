@@ -44,7 +44,6 @@ class Plan:
         name: the function's name.
         arguments: the layout that each argument must have in memory; an integer has `ir.INTEGER_TYPE`'s, and no memory.
         alignments: bytes that each argument's address must be a multiple of.
-        extents: the first byte of each argument, and the one after its last, counted from its address.
         written: the arguments that steps write to.
         output_nbytes: bytes of memory to allocate for each output.
         arena_nbytes: bytes of arena that the steps use.
@@ -57,7 +56,6 @@ class Plan:
     name: str
     arguments: tuple[ArrayType, ...]
     alignments: tuple[int, ...]
-    extents: tuple[tuple[int, int], ...]
     written: frozenset[int]
     output_nbytes: tuple[int, ...]
     arena_nbytes: int
@@ -176,7 +174,6 @@ class _Builder:
             self.function.name,
             tuple(arguments),
             tuple(self.alignments),
-            tuple((facts.low, facts.high) for facts in map(self.facts_of, self.function.arguments)),
             frozenset(self.written),
             tuple(self.output_nbytes),
             self.arena_nbytes,

@@ -9,7 +9,6 @@ import numpy as np
 
 from coilpack.runtime.arrays import DeviceArray, HostArray, host_type, upload
 from coilpack.runtime.devices.base import Device
-from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.layout import ArrayType
 from coilpack.runtime.plan import Plan
@@ -72,18 +71,19 @@ class Stager:
 
     def _stage(self, view: DeviceArray | HostArray, plan: Plan, index: int, stream: int, what: str) -> StagedArgument:
         expected, written = plan.arguments[index], index in plan.written
-        if not isinstance(view, DeviceArray):
-            _check(host_type(view, what).dtype, expected, what)
-            if written:
-                _check_writable(view, not view.flags.writeable, what)
-            return StagedArgument(upload(view, expected, self._device, stream), view if written else None)
-        aligned = view.address % plan.alignments[index] == 0
-        if aligned and view.type == expected and not (written and view.read_only):
-            return StagedArgument(view, None)  # the usual case
-        _check(view.dtype, expected, what)
+        if isinstance(view, DeviceArray):
+            type_, read_only = view.type, view.read_only
+        else:
+            type_, read_only = host_type(view, what), not view.flags.writeable
+        if type_.dtype is not expected.dtype:
+            found, wanted = type_.dtype.name, expected.dtype.name
+            raise InputError(f"{what}: is of type {found}, it must be of {wanted}; convert it first")
         if written:
-            _check_writable(view, view.read_only, what)
-        if not view.size or (aligned and expected.same_places(view.strides)):
+            _check_writable(view, read_only, what)
+        if not isinstance(view, DeviceArray):
+            return StagedArgument(upload(view, expected, self._device, stream), view if written else None)
+        aligned = view.address % plan.alignments[index] == 0 or not view.size
+        if aligned and (type_ == expected or expected.same_places(type_.strides)):
             return StagedArgument(view, None)
         return StagedArgument(self._copy(view, expected, stream), view if written else None)
 
@@ -103,25 +103,26 @@ class Stager:
         labels: Sequence[str],
     ) -> None:
         """Copies arrays that share memory with one that is written; refuses two such that are both written."""
-        written, extents = plan.written, plan.extents
         spans = []
-        for index, (view, argument) in enumerate(zip(views, staged, strict=True)):
-            if argument is not None and argument.array is view:  # as it lies, the usual case
-                low, high = extents[index]
-                spans.append((argument.array.address + low, argument.array.address + high, index))
-            elif not isinstance(view, int) and (index in written or isinstance(view, DeviceArray)):
+        for index, view in enumerate(views):
+            if isinstance(view, DeviceArray) or (not isinstance(view, int) and index in plan.written):
                 spans.append((*_span(view), index))
         spans.sort()
-        for first, second in _overlapping(spans, written):
-            if not _share_memory(views[first], views[second]):
-                continue
-            if first in written and second in written:
-                one, other = labels[min(first, second)], labels[max(first, second)]
-                raise InputError(
-                    f"{one} and {other.removeprefix(plan.name + ': ')} share memory, and the function writes to "
-                    "both; pass a copy of one"
-                )
-            self._detach(staged, views, plan, second if first in written else first, stream)
+        for position, (_, end, first) in enumerate(spans):
+            for begin, _, second in spans[position + 1 :]:
+                if begin >= end:
+                    break
+                if first not in plan.written and second not in plan.written:
+                    continue
+                if not _share_memory(views[first], views[second]):
+                    continue
+                if first in plan.written and second in plan.written:
+                    one, other = labels[min(first, second)], labels[max(first, second)]
+                    raise InputError(
+                        f"{one} and {other.removeprefix(plan.name + ': ')} share memory, and the function writes to "
+                        "both; pass a copy of one"
+                    )
+                self._detach(staged, views, plan, second if first in plan.written else first, stream)
 
     def _detach(
         self,
@@ -142,11 +143,6 @@ class Stager:
             self._copier.copy(array.type, array.address, origin.address, origin.strides, array.stream)
         elif origin is not None:
             origin[...] = array.numpy()
-
-
-def _check(dtype: DType, expected: ArrayType, what: str) -> None:
-    if dtype is not expected.dtype:
-        raise InputError(f"{what}: is of type {dtype.name}, it must be of {expected.dtype.name}; convert it first")
 
 
 def _check_writable(view: DeviceArray | HostArray, read_only: bool, what: str) -> None:
@@ -175,27 +171,6 @@ def _span(view: DeviceArray | HostArray) -> tuple[int, int]:
         return view.address + low * view.dtype.itemsize, view.address + high * view.dtype.itemsize
     begin, end = np.lib.array_utils.byte_bounds(view)
     return begin, end if view.size else begin
-
-
-def _overlapping(spans: Sequence[tuple[int, int, int]], written: frozenset[int]) -> list[tuple[int, int]]:
-    """Pairs of arrays of which one at least is written, and whose first to last byte overlap.
-
-    Args:
-        spans: begin, end and number of each array, in order.
-        written: the numbers of those that are written.
-    """
-    reached, crowded = 0, False
-    for begin, end, _ in spans:
-        crowded = crowded or begin < reached
-        reached = max(reached, end)
-    if not crowded:  # nothing overlaps, the usual case
-        return []
-    return [
-        (first, second)
-        for position, (_, end, first) in enumerate(spans)
-        for begin, _, second in spans[position + 1 :]
-        if begin < end and (first in written or second in written)
-    ]
 
 
 class _Addresses:

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from coilpack.compiler.capture.array_types import array_type, span_nbytes, tensor_type
 from coilpack.compiler.capture.bindings import Binding, GlobalRef, WeightRef
 from coilpack.compiler.capture.host_graph import HostGraph, dispatch
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
-from coilpack.runtime.layout import ArrayType
 from coilpack.runtime.program import ir
 
 
@@ -22,18 +22,6 @@ class BoundKernel:
 
     kernel: ir.Kernel
     argument_names: tuple[str, ...]
-
-
-def tensor_type(tensor: Any, what: str) -> ir.TensorType:
-    """The IR type of a (fake) tensor; `UnsupportedError` naming `what` for dynamic sizes or unknown element types."""
-    try:
-        dtype = DType.from_numpy_name(str(tensor.dtype).removeprefix("torch."))
-    except KeyError as error:
-        raise UnsupportedError(f"{what} has element type {tensor.dtype}, which no kernel parameter can have") from error
-    sizes = (*tensor.shape, *tensor.stride())
-    if not all(isinstance(size, int) for size in sizes):
-        raise UnsupportedError(f"{what} has a dynamic size {tuple(tensor.shape)}; export the model with static shapes")
-    return ir.TensorType(dtype, tuple(tensor.shape), tuple(tensor.stride()))
 
 
 def build_function(
@@ -115,11 +103,10 @@ class _Builder:
         self.define(node, value)
 
     def empty_strided(self, node: torch.fx.Node) -> None:
-        shape, strides = map(tuple, node.args[:2])  # type: ignore[arg-type]
+        shape, strides = node.args[:2]
         dtype = DType.from_numpy_name(str(node.kwargs["dtype"]).removeprefix("torch."))
-        value = ir.Value(node.name, ir.TensorType(dtype, shape, strides))
-        nbytes = ArrayType(dtype, shape, strides).span_nbytes
-        self.operations.append(ir.Alloc(value, ir.AllocSpace.ARENA, nbytes))
+        value = ir.Value(node.name, array_type(dtype, shape, strides))  # type: ignore[arg-type]
+        self.operations.append(ir.Alloc(value, ir.AllocSpace.ARENA, span_nbytes(value.type)))
         self.define(node, value)
 
     def as_strided(self, node: torch.fx.Node) -> None:
@@ -127,10 +114,8 @@ class _Builder:
         source, shape, strides, offset = node.args
         assert isinstance(source, torch.fx.Node)
         root = self.roots[self.values[source]]
-        dtype = self.values[source].type.dtype
-        value = ir.Value(node.name, ir.TensorType(dtype, tuple(shape), tuple(strides)))  # type: ignore[arg-type]
-        assert isinstance(offset, int)
-        self.operations.append(ir.View(value, root, offset))
+        value = ir.Value(node.name, array_type(self.values[source].type.dtype, shape, strides))  # type: ignore[arg-type]
+        self.operations.append(ir.View(value, root, offset))  # type: ignore[arg-type]
         self.define(node, value, root)
 
     def zero(self, node: torch.fx.Node) -> None:

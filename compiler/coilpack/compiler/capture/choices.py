@@ -144,12 +144,13 @@ class StaticChoices(compat.InductorChoices):
             configs = list(generate(m, n, k, *args, **kwargs))
             itemsize = kwargs.get("dtype_size") or 4
             sms = self._target.multiprocessor_count
+            sizes = compat.size_hint(m), compat.size_hint(n), compat.size_hint(k)
 
             def cost(config: Any) -> float:
                 tile = Tile.of({**config.kwargs, "num_stages": config.num_stages, "num_warps": config.num_warps})
                 if tile.shared_bytes(itemsize) > self._budget:
                     return math.inf
-                return matmul_cycles(tile, int(m), int(n), int(k), 1, itemsize, itemsize < 4, sms)
+                return matmul_cycles(tile, *sizes, 1, itemsize, itemsize < 4, sms)
 
             return [min(configs, key=cost)] if configs else []
 

@@ -8,6 +8,7 @@ import torch
 from torch.export.graph_signature import OutputKind
 
 from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.capture.symbols import assume_usual_sizes
 from coilpack.runtime.errors import UnsupportedError
 
 _STATE = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
@@ -19,6 +20,7 @@ def functionalise(program: torch.export.ExportedProgram, name: str) -> torch.exp
     Raises:
         UnsupportedError: torch cannot make it functional, or it changes memory that it also reads under another name.
     """
+    assume_usual_sizes(program)
     apart = _apart(program)
     try:
         with torch.no_grad():

@@ -2,7 +2,7 @@
 
 Inductor's FX wrapper hands over the host program; the subclasses here change what it does with kernels (nothing is
 compiled or launched while capturing) and refuse what is no Triton kernel. In the resulting graph a launch is a call of
-`dispatch(kernel_name, grid, operands)`.
+`dispatch(kernel_name, grid, operands)`, and sizes are expressions of the IR wherever torch would have nodes for them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ import torch
 
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.choices import StaticChoices, choose_config
+from coilpack.compiler.capture.grid import launch_grid
 from coilpack.compiler.capture.retrace import Retraced
+from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import first_known, source_location
 from coilpack.compiler.targets import Target
 from coilpack.runtime.errors import CoilpackError, UnsupportedError
+from coilpack.runtime.program.expr import Expr
 
 _SETTINGS: Mapping[str, Any] = {
     "fx_wrapper": True,
@@ -229,10 +232,10 @@ class _Converter(compat.FxConverter):
     sink: _Sink
 
     def generate(self) -> torch.fx.GraphModule:
+        self._computed_sizes: dict[Any, Any] = {}
         self._generate_graph_inputs()
         self._generate_graph_constants()
         self._generate_subgm_getattrs()
-        self._generate_graph_input_shapes()
         for line in self.lines:
             if isinstance(line, compat.WrapperLine):
                 line.codegen_fx(self)(line)
@@ -240,6 +243,42 @@ class _Converter(compat.FxConverter):
                 raise UnsupportedError(f"Inductor's host program has a line of raw code: {str(line).strip()!r}")
         self.gm.graph.output(tuple(self._generate_buffer(node) for node in self.graph_outputs))
         return self.gm
+
+    def _generate_graph_inputs(self) -> None:
+        """Placeholders of all inputs. An integer's is never used: what depends on it is an expression."""
+        for name, ir_node in self.graph_inputs.items():
+            node = self.gm.graph.placeholder(name)
+            if isinstance(ir_node, compat.TensorBox):
+                buffer = self._get_buffer(ir_node)
+                node.meta["val"] = buffer.get_example()
+                self._record_allocation(buffer, node)
+
+    def _generate_sym_node(self, s: Any) -> Any:
+        return self._operand(s)
+
+    def _generate_symbolic_call_arg(self, line: Any) -> None:
+        self._computed_sizes[line.arg.inner] = line.arg.inner_expr
+
+    def _lookup_args(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(
+            self.buffer_to_node[arg] if isinstance(arg, str) else self._operand(getattr(arg, "inner_expr", arg))
+            for arg in args
+        )
+
+    def _operand(self, value: Any) -> Any:
+        """Numbers and expressions of sympy as those of the IR; nodes, None and Python's numbers as they are."""
+        if isinstance(value, torch.fx.Node | float | bool | int) or value is None:
+            return value
+        if getattr(value, "is_Float", False):
+            return float(value)
+        while not self._computed_sizes.keys().isdisjoint(value.free_symbols):
+            value = value.xreplace(self._computed_sizes)
+        return expression(value)
+
+    def _generate_buffer(self, node: Any) -> Any:
+        if isinstance(node, compat.ShapeAsConstantBuffer):
+            return self._operand(node.expr)
+        return super()._generate_buffer(node)
 
     def _import_kernel(self, code: str, kernel_name: str) -> Any:
         namespace: dict[str, Any] = {"async_compile": _KernelLoader()}
@@ -252,7 +291,8 @@ class _Converter(compat.FxConverter):
     def _generate_triton_call(self, line: Any) -> None:
         kernel = self.sink.kernels[line.kernel_name]
         operands, grid = _bind(kernel, self._lookup_args(line.call_args))
-        self.gm.graph.call_function(dispatch, (kernel.name, grid, operands))
+        launch: Any = (kernel.name, grid, operands)  # expressions are data like any other to torch
+        self.gm.graph.call_function(dispatch, launch)
 
     def _refuse(self, ir_node: Any) -> NoReturn:
         op = getattr(ir_node, "op_overload", None) or getattr(ir_node, "python_kernel_name", None) or type(ir_node)
@@ -274,18 +314,16 @@ class _Converter(compat.FxConverter):
         self._refuse(line.node)
 
 
-def _bind(kernel: CapturedKernel, args: tuple[Any, ...]) -> tuple[dict[str, Any], tuple[int, int, int]]:
+def _bind(kernel: CapturedKernel, args: tuple[Any, ...]) -> tuple[dict[str, Any], tuple[Expr, Expr, Expr]]:
     """Launch arguments by name, and the grid. Grid arguments of templates and of users' kernels follow at the end."""
     tuner, config = kernel.tuner, kernel.config
     extra = list(tuner.inductor_meta.get("extra_launcher_args") or ())
     passed, tail = args[: len(args) - len(extra)], args[len(args) - len(extra) :]
     constants = dict(tuner.triton_meta.get("constants") or {})
     names = _passed_names(kernel, constants, len(passed))
-    operands = dict(zip(names, map(_plain, passed), strict=True))
-    environment = {**constants, **operands, **dict(zip(extra, map(_plain, tail), strict=True))}
-    grid = compat.GridExpr.from_meta(tuner.inductor_meta, config).eval_slow(environment)
-    x, y, z = (int(size) for size in grid)
-    return operands, (x, y, z)
+    operands = dict(zip(names, passed, strict=True))
+    environment = {**constants, **operands, **dict(zip(extra, tail, strict=True))}
+    return operands, launch_grid(tuner.inductor_meta, config, environment)
 
 
 def _passed_names(kernel: CapturedKernel, constants: Mapping[str, Any], count: int) -> list[str]:
@@ -304,14 +342,3 @@ def _passed_names(kernel: CapturedKernel, constants: Mapping[str, Any], count: i
         f"kernel {kernel.name} is launched with {count} arguments, which do not match its parameters "
         f"{list(kernel.signature)}, of which {sorted(constants)} are constants"
     )
-
-
-def _plain(argument: Any) -> Any:
-    """Sympy numbers as Python numbers; nodes, None and Python numbers as they are."""
-    if isinstance(argument, torch.fx.Node | float | bool | int) or argument is None:
-        return argument
-    if getattr(argument, "is_Integer", False):
-        return int(argument)
-    if getattr(argument, "is_Float", False):
-        return float(argument)
-    raise UnsupportedError(f"a kernel argument depends on a dynamic size ({argument}); export with static shapes")

@@ -13,9 +13,11 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 
+from coilpack.compiler.capture.array_types import tensor_type
 from coilpack.compiler.capture.bindings import Binding, Mutation
-from coilpack.compiler.capture.build_function import tensor_type
 from coilpack.compiler.capture.mutations import order_mutations
+from coilpack.compiler.capture.size_expressions import expression
+from coilpack.compiler.capture.symbols import symbol_of
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Expr, Symbol
@@ -93,8 +95,8 @@ def read_interface(program: torch.export.ExportedProgram, name: str, tensors: Ma
 
 
 def _integer(value: Any, what: str) -> Expr:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+    if isinstance(value, int | torch.SymInt) and not isinstance(value, bool):
+        return expression(value)
     raise UnsupportedError(f"{what} is {value!r}; a model returns tensors and integers only")
 
 
@@ -124,6 +126,8 @@ class _InputReader:
         number = len(self.inputs)
         if isinstance(value, torch.Tensor):
             self.inputs.append(ir.Argument(name, tensor_type(value, f"input {name!r}")))
+        elif isinstance(value, torch.SymInt):
+            self.inputs.append(ir.Argument(name, ir.INTEGER_TYPE, symbol_of(value)))
         elif isinstance(value, int) and not isinstance(value, bool):
             # The export computed with this value: the only one that a call may give.
             symbol = ir.SizeSymbol(f"i{number}", number, None, value, value)

@@ -87,9 +87,10 @@ def _lookalikes(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     value: Any = node.meta.get("val")
     for argument in node.all_input_nodes if isinstance(value, torch.Tensor) else ():
         other: Any = argument.meta.get("val")
-        if isinstance(other, torch.Tensor) and (other.dtype, other.shape, other.stride()) == (
-            value.dtype,
-            value.shape,
-            value.stride(),
-        ):
+        if isinstance(other, torch.Tensor) and _layout(other) == _layout(value):
             yield argument
+
+
+def _layout(tensor: torch.Tensor) -> tuple[torch.dtype, str, str]:
+    """What is the same for tensors of one type; as text, for comparing symbolic sizes would bind them to be equal."""
+    return tensor.dtype, str(tensor.shape), str(tensor.stride())

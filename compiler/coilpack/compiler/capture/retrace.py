@@ -15,6 +15,7 @@ import torch
 
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.bindings import Mutation
+from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import source_location
 from coilpack.runtime.errors import UnsupportedError
 
@@ -24,10 +25,18 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Retraced:
-    """The graph to compile, with fake inputs in the order of its placeholders and the mode that made them."""
+    """The graph to compile, with fake inputs in the order of its placeholders and the mode that made them.
+
+    Attributes:
+        graph_module: the graph.
+        inputs: a fake tensor, `SymInt` or constant for each placeholder.
+        named_inputs: the same by the names that the export gives them.
+        fake_mode: whose `shape_env` holds what was assumed about sizes.
+    """
 
     graph_module: torch.fx.GraphModule
     inputs: list[Any]
+    named_inputs: Mapping[str, Any]
     fake_mode: Any
 
 
@@ -75,15 +84,18 @@ def retrace(
                     "Rewrite that line with operations that torch.compile supports on CUDA"
                 ) from error
 
-    with mode, torch.no_grad(), torch.fx.traceback.preserve_node_meta():
-        inputs = [_on_cuda(node.meta["val"]) for node in graph_module.graph.find_nodes(op="placeholder")]
+    # With the Python dispatcher, operations made of others take torch's decompositions, which keep sizes symbolic.
+    with mode, torch.no_grad(), compat.enable_python_dispatcher(), torch.fx.traceback.preserve_node_meta():
+        placeholders = graph_module.graph.find_nodes(op="placeholder")
+        inputs = [_on_cuda(node.meta["val"]) for node in placeholders]
         tracer = Tracer(graph_module)
 
         def run(*arguments: Any) -> tuple[Any, ...]:
             return _update(arguments, tracer.run(*arguments), mutations, results)
 
         traced = compat.make_fx(run, decomposition_table=compat.select_decomp_table())(*inputs)
-    return Retraced(traced, inputs, mode)
+    named = {str(node.target): value for node, value in zip(placeholders, inputs, strict=True)}
+    return Retraced(traced, inputs, named, mode)
 
 
 def _update(
@@ -186,7 +198,7 @@ def _attention(
             key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
         return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, 0.0, is_causal, scale=scale)[0]
     score_mod, buffers = _score_mod(query, key, attn_mask, is_causal)
-    lengths = (query.shape[2], key.shape[2])
+    lengths = (expression(query.shape[2]), expression(key.shape[2]))
     if lengths not in block_masks:
         block_masks[lengths] = compat.empty_block_mask(query, key).as_tuple()
     block_mask = block_masks[lengths]

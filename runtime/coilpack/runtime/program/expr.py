@@ -61,11 +61,23 @@ def evaluate(expr: Expr, sizes: Mapping[str, int]) -> int:
     return _APPLY[expr.kind](evaluate(expr.lhs, sizes), evaluate(expr.rhs, sizes))
 
 
+# The right operand that leaves the left one as it is.
+_NEUTRAL: dict[ExprKind, int] = {ExprKind.ADD: 0, ExprKind.MUL: 1, ExprKind.FLOORDIV: 1}
+
+
 def binary(kind: ExprKind, lhs: Expr, rhs: Expr) -> Expr:
-    """`kind` applied to both, folded where both are constants (a zero divisor is left for evaluation to report)."""
+    """`kind` applied to both, folded where both are constants or one is neutral.
+
+    A zero divisor is left for evaluation to report.
+    """
     foldable = isinstance(lhs, int) and isinstance(rhs, int)
     if foldable and (rhs or kind not in (ExprKind.FLOORDIV, ExprKind.MOD)):
         return evaluate(Binary(kind, lhs, rhs), {})
+    neutral = _NEUTRAL.get(kind)
+    if rhs == neutral:
+        return lhs
+    if lhs == neutral and kind is not ExprKind.FLOORDIV:
+        return rhs
     return Binary(kind, lhs, rhs)
 
 

@@ -1,0 +1,166 @@
+"""Models whose sizes are known only at a call: one package, many sizes, against torch in double precision."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.compiler
+torch = pytest.importorskip("torch")
+
+import small_models as models  # noqa: E402
+from in_process import compile_in_process, write  # noqa: E402
+from torch.export import Dim  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from coilpack import runtime  # noqa: E402
+
+SIZES = (4, 1, 0, 7, 16, 32)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model, what is dynamic, and its inputs for a size; `example` is the size that it is exported with."""
+
+    module: Callable[[], torch.nn.Module]
+    shapes: tuple[Any, ...]
+    inputs: Callable[[int], tuple[Any, ...]]
+    sizes: tuple[int, ...] = SIZES
+    example: int = 5
+    saved: bool = field(default=False)  # the export goes through a file
+
+
+def _rows(n: int, *shape: int) -> torch.Tensor:
+    return torch.randn(n, *shape)
+
+
+class _Resize(torch.nn.Module):
+    """Two convolutions of stride 2 and their inverse: sizes are quotients, rounded up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = torch.nn.Conv2d(2, 4, 3, stride=2, padding=1)
+        self.norm = torch.nn.GroupNorm(2, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        small = functional.silu(self.norm(self.down(x)))
+        return functional.interpolate(small, scale_factor=2.0, mode="nearest")
+
+
+_B = Dim("batch")
+_N, _M = Dim("n"), Dim("m", min=0, max=100)
+MODELS: dict[str, Row] = {
+    "pointwise": Row(lambda: models.Lambda(lambda x: torch.tanh(x) * 2), ({0: _N},), lambda n: (_rows(n, 3),)),
+    "two_sizes": Row(
+        lambda: models.Lambda(lambda x, y: (torch.softmax(x @ y, -1), x.reshape(-1) + 1, x.mT.contiguous())),
+        ({0: _N, 1: _M}, {0: _M, 1: 2 * _N}),
+        lambda n: (_rows(n, 3 + n // 2), _rows(3 + n // 2, 2 * n)),
+    ),
+    "broadcast": Row(
+        lambda: models.Lambda(lambda x, y: x[:, None] + y[None, :]),
+        ({0: _N}, {0: _N + 1}),
+        lambda n: (_rows(n), _rows(n + 1)),
+    ),
+    "concatenate": Row(
+        lambda: models.Lambda(lambda x, y: torch.cat([x, y]) * x.shape[0]),
+        ({0: Dim.AUTO}, {0: Dim.AUTO}),
+        lambda n: (_rows(n, 4), _rows(2 * n + 1, 4)),
+    ),
+    "reductions": Row(
+        lambda: models.Lambda(lambda x: (x.sum(), x.sum(0), x.mean(1), x.square().sum((0, 1), keepdim=True))),
+        ({0: _N, 1: _M},),
+        lambda n: (_rows(n, n + 3),),
+        sizes=(4, 1, 0, 37, 64),
+    ),
+    "layer_norm": Row(lambda: torch.nn.LayerNorm(48), ({0: _B, 1: _N},), lambda n: (_rows(n, 7, 48),)),
+    "linear": Row(
+        lambda: torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.GELU(), torch.nn.Linear(48, 16)),
+        ({0: _N},),
+        lambda n: (_rows(n, 32),),
+        saved=True,
+    ),
+    "embedding": Row(
+        lambda: torch.nn.Embedding(10, 8), ({0: _B, 1: _N},), lambda n: (torch.randint(0, 10, (n, 2 * n + 1)),)
+    ),
+    "view": Row(
+        lambda: models.Lambda(lambda x: (x.view(x.shape[0] // 4, 4, -1).sum(1), x[x.shape[0] // 2 :] + 1)),
+        ({0: 4 * _N},),
+        lambda n: (_rows(4 * n, 6),),
+        sizes=(4, 7, 16),  # export itself excludes 0 and 1
+    ),
+    "integer": Row(
+        lambda: models.Lambda(lambda x, n: (x * n, n + x.shape[0], x.new_full((3,), 1.0) * (n % 3))),
+        ({0: _B}, Dim.DYNAMIC),
+        lambda n: (_rows(n, 4), 3 * n + 2),
+    ),
+    "slices": Row(
+        lambda: models.Lambda(lambda x, n: (x[:n].sum(0), x[n:] * 2)),
+        ({0: _B}, Dim.DYNAMIC),
+        lambda n: (_rows(n + 9, 4), n + 2),
+        saved=True,
+    ),
+    "attention": Row(
+        lambda: models.Encoder(),
+        ({0: _B, 1: _N},),
+        lambda n: (_rows(1 + n % 3, n, 64),),
+        sizes=(4, 1, 7, 33),
+    ),
+    "convolution": Row(_Resize, ({0: _B, 2: 2 * _N},), lambda n: (_rows(n, 2, 2 * n, 8),), sizes=(4, 3, 9)),
+    "mask": Row(
+        lambda: models.Lambda(lambda x: torch.where(torch.arange(x.shape[1]) < x.shape[0], x, 0.0).cumsum(1)),
+        ({0: _N, 1: _M},),
+        lambda n: (_rows(n, 5 + n),),
+    ),
+    "returned_input": Row(
+        lambda: models.Lambda(lambda x: (x, x[:, 1:], x.shape[0], None, x + 1)),
+        ({0: _B},),
+        lambda n: (_rows(n + 1, 4),),
+    ),
+}
+
+
+def _package(row: Row, path: Path) -> tuple[torch.nn.Module, Path]:
+    """The model and its package."""
+    torch.manual_seed(0)
+    module = row.module().eval()
+    with torch.no_grad():
+        dynamic = {"args": row.shapes} if isinstance(module, models.Lambda) else row.shapes
+        program = torch.export.export(module, row.inputs(row.example), dynamic_shapes=dynamic)
+    if row.saved:
+        torch.export.save(program, path / "model.pt2")
+        program = torch.export.load(path / "model.pt2")
+    return module, write(compile_in_process({"main": program}), path / "model.coil")
+
+
+def _values(results: Any) -> list[Any]:
+    return [r for r in (results if isinstance(results, tuple) else (results,)) if r is not None]
+
+
+def _doubled(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and torch.is_floating_point(value) else value
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_package_computes_what_torch_computes_for_many_sizes(name: str, device, tmp_path: Path) -> None:
+    row = MODELS[name]
+    module, path = _package(row, tmp_path)
+    exact = copy.deepcopy(module).double()
+    with runtime.open(path, device=device.name) as program:
+        for size in row.sizes:
+            inputs = row.inputs(size)
+            with torch.no_grad():
+                expected = _values(exact(*map(_doubled, inputs)))
+            got = _values(program(*[x.numpy() if isinstance(x, torch.Tensor) else x for x in inputs]))
+            assert len(got) == len(expected)
+            for actual, want in zip(got, expected, strict=True):
+                if isinstance(want, int):
+                    assert actual == want
+                    continue
+                assert actual.shape == tuple(want.shape), f"size {size}"
+                np.testing.assert_allclose(actual.numpy(), want.numpy(), rtol=1e-4, atol=1e-5, err_msg=f"size {size}")
