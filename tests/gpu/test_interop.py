@@ -72,6 +72,13 @@ def test_torch_tensors_in_and_out_of_a_program(torch, program):
     spread = torch.zeros(8, device="cuda")
     spread[::2] = x
     np.testing.assert_array_equal(torch.from_dlpack(program(spread[::2], bias)).cpu().numpy(), EXPECTED)
+    one = torch.full((1,), 3.0, device="cuda").expand(4)
+    np.testing.assert_array_equal(program(one, bias).numpy(), 6 + BIAS + WEIGHTS["w"])
+    column = spread.reshape(4, 2)[:, 1]
+    program(x, column, function="update")
+    np.testing.assert_array_equal(spread.cpu().numpy(), np.stack([X, 3 * X], axis=1).reshape(-1))
+    with pytest.raises(InputError, match="several of its elements may lie in one place"):
+        program(x, one, function="update")
     with pytest.raises(InputError, match="detach"):
         program(x.clone().requires_grad_(), bias)
     np.testing.assert_array_equal(program(x.cpu(), bias).numpy(), EXPECTED)
