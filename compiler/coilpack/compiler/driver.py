@@ -16,6 +16,7 @@ from coilpack.compiler import PRODUCER
 from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
 from coilpack.compiler.pt2 import Pt2File
+from coilpack.compiler.standalone.options import KernelOptions
 from coilpack.compiler.target_process import Processes, Progress, Work, compile_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
@@ -124,6 +125,65 @@ def compile_package(
     return CompileReport(output, output.stat().st_size, program, cached)
 
 
+def compile_kernels(
+    source: str,
+    output: Path,
+    options: CompileOptions,
+    kernel_options: KernelOptions | None = None,
+    progress: Progress = lambda message: None,  # noqa: ARG005
+) -> CompileReport:
+    """Compiles kernels without a model into one file.
+
+    Args:
+        source: `kernels.py:function`, a bare Triton function; or a module that Inductor generated.
+        output: the file to write; replaced only when everything succeeded.
+        options: see `CompileOptions`.
+        kernel_options: how the function is called; None for a generated module.
+        progress: called with short messages, from several threads.
+
+    Raises:
+        CoilpackError: an input is wrong or cannot be compiled; nothing is written.
+    """
+    targets = _check(options)
+    function = _python_file(source)
+    path, name = function or (Path(source), "")
+    _check_output(output, [path])
+    if name and kernel_options is None:
+        raise InputError(f"{source!r} is one function; give the signature that it is compiled for")
+    if kernel_options is not None and not name:
+        raise InputError(f"a signature is one function's; name that as {source}:function")
+    bundles = [_compile_standalone(path, name, target, options, kernel_options, progress) for target in targets]
+    program = _merge([bundle.program for bundle in bundles])
+    progress(f"writing {output}")
+    _EMITTERS[options.emit]([], bundles, program, output)
+    return CompileReport(output, output.stat().st_size, program, ())
+
+
+def _compile_standalone(
+    path: Path,
+    name: str,
+    target: Target,
+    options: CompileOptions,
+    kernel_options: KernelOptions | None,
+    progress: Progress,
+) -> TargetBundle:
+    from coilpack.compiler.kernels.lower import KernelCompiler  # brings in Triton, as the next does torch
+    from coilpack.compiler.standalone.compile import compile_function, compile_module
+
+    kinds = _IMAGE_KINDS[options.image]
+    compiler = KernelCompiler(
+        target,
+        ptx_version=parse_ptx_version(options.ptx_version) if options.ptx_version else None,
+        cubin=ir.ImageKind.CUBIN in kinds,
+        jobs=options.jobs,
+        cache=Cache(options.cache) if options.cache else None,
+    )
+    with compiler, tempfile.TemporaryDirectory(prefix="coilpack-") as folder:
+        if kernel_options is not None:
+            return compile_function(path, name, kernel_options, compiler, kinds, progress)
+        return compile_module(path, Path(folder), compiler, kinds, progress)
+
+
 def _check(options: CompileOptions) -> list[Target]:
     """Checks options before any work; the targets, each once."""
     targets = list(dict.fromkeys(parse_target(name) for name in options.targets))
@@ -165,7 +225,9 @@ def _exported(source: str, target: Path) -> Path:
     if not Path(source).is_file():
         raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
     if Path(source).suffix != ".pt2":
-        raise InputError(f"{source!r} is neither a .pt2 file nor module.py:callable")
+        raise InputError(
+            f"{source!r} is neither a .pt2 file nor module.py:callable, nor a module that Inductor generated (.py)"
+        )
     return Path(source)
 
 

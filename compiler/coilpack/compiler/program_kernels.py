@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from coilpack.compiler.capture.host_graph import CapturedKernel
 from coilpack.compiler.kernels.access import parameter_access
@@ -16,6 +17,7 @@ from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.executable import BindingFlags, Executable, Export, write_executable
 from coilpack.runtime.executable.names import unique_kernel_names
 from coilpack.runtime.program import ir
+from coilpack.runtime.program.expr import Expr
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class ProgramKernels:
             CoilpackError: one cannot be compiled, or launched by a package.
         """
         names = [f"{function}_dispatch_{ordinal}_{k.name}" for ordinal, k in enumerate(captured)]
-        sources = [_source(k, symbol) for k, symbol in zip(captured, unique_kernel_names(names), strict=True)]
+        symbols = unique_kernel_names(names)
+        sources = [tuner_source(k.tuner, k.config, symbol) for k, symbol in zip(captured, symbols, strict=True)]
         contents = [_content(source, name) for source, name in zip(sources, names, strict=True)]
         own: dict[str, tuple[str, KernelSource]] = {}  # by content: the new ones, each once
         for content, name, source in zip(contents, names, sources, strict=True):
@@ -60,7 +63,7 @@ class ProgramKernels:
                 own.setdefault(content, (name, source))
         compiled = self.compiler.compile([source for _, source in own.values()])
         made = {
-            content: ProgramKernel(_program_kernel(name, lowered), source, lowered)
+            content: ProgramKernel(program_kernel(name, lowered), source, lowered)
             for (content, (name, source)), lowered in zip(own.items(), compiled, strict=True)
         }
         self._by_content.update(made)
@@ -97,11 +100,12 @@ def _content(source: KernelSource, name: str) -> str:
     return json.dumps([{**identity, "kernel_name": ""}, options], sort_keys=True, default=repr)
 
 
-def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:
-    meta = kernel.tuner._create_compile_meta(kernel.config)
-    options = kernel.tuner._create_compile_options(kernel.config, meta)
+def tuner_source(tuner: Any, config: Any, kernel_name: str) -> KernelSource:
+    """One configuration of a kernel of Inductor's, to be compiled under that symbol."""
+    meta = tuner._create_compile_meta(config)
+    options = tuner._create_compile_options(config, meta)
     return KernelSource(
-        function=kernel.tuner.fn,
+        function=tuner.fn,
         kernel_name=kernel_name,
         signature=meta["signature"],
         constants=meta["constants"],
@@ -110,7 +114,7 @@ def _source(kernel: CapturedKernel, kernel_name: str) -> KernelSource:
     )
 
 
-def _program_kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
+def program_kernel(export_name: str, compiled: LoweredKernel, grid: tuple[Expr, Expr, Expr] | None = None) -> ir.Kernel:
     """The kernel of the program; a pointer that the code never follows counts as read.
 
     That it may start before the kernel ahead of it has ended is only an optimisation, and needs nothing.
@@ -126,7 +130,7 @@ def _program_kernel(export_name: str, compiled: LoweredKernel) -> ir.Kernel:
         else ir.ScalarParameter(parameter.dtype)
         for parameter, access in zip(compiled.parameters, parameter_access(compiled.ptx), strict=True)
     ]
-    return ir.Kernel(export_name, tuple(parameters), cooperative=compiled.cooperative)
+    return ir.Kernel(export_name, tuple(parameters), compiled.cooperative, grid)
 
 
 def write_kernels(kind: ir.ImageKind, kernels: Sequence[ProgramKernel]) -> bytes:

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from coilpack.compiler.driver import CompileOptions, CompileReport, Emit, ImageChoice
 
 _FUNCTION = "main"
+_EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the output's suffix
 
 
 @click.command()
@@ -39,9 +40,8 @@ _FUNCTION = "main"
 @click.option(
     "--emit",
     type=click.Choice(["coil", "cda1", "text"]),
-    default="coil",
-    show_default=True,
-    help="A package, a bare executable of one target, or the program as text.",
+    help="A package, a bare executable of one target, or the program as text (default: a package, or what the output's "
+    "suffix .cda1 or .txt says).",
 )
 @click.option(
     "--image",
@@ -51,27 +51,42 @@ _FUNCTION = "main"
 @click.option("--ptx-version", metavar="N", help="PTX ISA version to write, as 8.4; older drivers take older ones.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes at a time (default: one a processor).")
 @click.option("--tf32", is_flag=True, help="Multiply float32 matrices in TF32 instead of IEEE float32.")
+@click.option("--signature", metavar="ITEMS", help='Of a Triton function, as "*fp32:16, *fp32, i32, 128".')
+@click.option("--grid", metavar="SIZES", help='Its workgroups, as "cdiv(n, 128), 1, 1"; else each launch says them.')
+@click.option("--num-warps", type=click.IntRange(min=1), metavar="N", help="Its warps (default: its tuner's, or 4).")
+@click.option("--num-stages", type=click.IntRange(min=1), metavar="N", help="Its pipeline stages (default: likewise).")
 @click.option("--no-cache", is_flag=True, help="Compile everything anew.")
 def command(
     source: str,
     output: Path,
     targets: Sequence[str],
-    emit: Emit,
+    emit: Emit | None,
     image: ImageChoice | None,
     ptx_version: str | None,
     jobs: int | None,
     tf32: bool,
+    signature: str | None,
+    grid: str | None,
+    num_warps: int | None,
+    num_stages: int | None,
     no_cache: bool,
 ) -> None:
     """Compile IN into a file that runs without PyTorch.
 
     IN is a .pt2 file that torch.export.save wrote, or module.py:callable, where the callable returns a module and
     its example inputs. No GPU is needed, whatever the targets.
+
+    IN can also be kernels without a model: kernels.py:function, a @triton.jit function, with --signature; or a module
+    that Inductor generated (output_code.py), whose kernels are all compiled and whose own code is not run.
     """
+    if signature is None and (grid, num_warps, num_stages) != (None, None, None):
+        raise click.UsageError("--grid, --num-warps and --num-stages belong to a Triton function, with --signature")
     _require_compiler()
     from coilpack.compiler.cache import default_directory
-    from coilpack.compiler.driver import CompileOptions, compile_package
+    from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package
+    from coilpack.compiler.standalone.options import KernelOptions
 
+    emit = emit or _EMITTED.get(output.suffix, "coil")
     options: CompileOptions = CompileOptions(
         targets=_split(targets),
         emit=emit,
@@ -82,7 +97,11 @@ def command(
         float32_matmul_precision="high" if tf32 else "highest",
     )
     with _orderly_end(), progress_printer() as progress:
-        report = compile_package({_FUNCTION: source}, output, options, progress)
+        if signature is not None or source.endswith(".py"):
+            kernel = None if signature is None else KernelOptions(signature, grid, num_warps, num_stages)
+            report = compile_kernels(source, output, options, kernel, progress)
+        else:
+            report = compile_package({_FUNCTION: source}, output, options, progress)
     click.echo(_summary(report))
 
 
