@@ -16,10 +16,10 @@ from coilpack import runtime  # noqa: E402
 from coilpack.cli.main import main  # noqa: E402
 from coilpack.compiler._triton_compat import offline_driver  # noqa: E402
 from coilpack.compiler.driver import CompileOptions, compile_kernels  # noqa: E402
+from coilpack.compiler.kernel_options import KernelOptions  # noqa: E402
 from coilpack.compiler.kernels.lower import KernelCompiler  # noqa: E402
 from coilpack.compiler.kernels.lowered import ResourceError  # noqa: E402
 from coilpack.compiler.standalone import compile as standalone  # noqa: E402
-from coilpack.compiler.standalone.options import KernelOptions  # noqa: E402
 from coilpack.compiler.standalone.triton_function import read_function  # noqa: E402
 from coilpack.compiler.targets import TARGETS  # noqa: E402
 from coilpack.runtime.errors import InputError, InvalidFileError, NotFoundError, UnsupportedError  # noqa: E402

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from coilpack.compiler import PRODUCER
 from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
+from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.pt2 import Pt2File
-from coilpack.compiler.standalone.options import KernelOptions
 from coilpack.compiler.target_process import Processes, Progress, Work, compile_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors

@@ -84,7 +84,7 @@ def command(
     _require_compiler()
     from coilpack.compiler.cache import default_directory
     from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package
-    from coilpack.compiler.standalone.options import KernelOptions
+    from coilpack.compiler.kernel_options import KernelOptions
 
     emit = emit or _EMITTED.get(output.suffix, "coil")
     options: CompileOptions = CompileOptions(

@@ -9,12 +9,12 @@ from pathlib import Path
 from coilpack.compiler import PRODUCER
 from coilpack.compiler import _triton_compat as triton
 from coilpack.compiler.bundle import TargetBundle
+from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.kernels.lower import KernelCompiler, Progress
 from coilpack.compiler.program_kernels import ProgramKernel, program_kernel, write_kernels
 from coilpack.compiler.standalone.generated_module import read_module
 from coilpack.compiler.standalone.inductor_kernels import load_kernels
 from coilpack.compiler.standalone.model import StandaloneKernel
-from coilpack.compiler.standalone.options import KernelOptions
 from coilpack.compiler.standalone.triton_function import read_function
 from coilpack.runtime.program import ir
 

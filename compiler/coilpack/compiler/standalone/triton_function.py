@@ -8,10 +8,10 @@ from pathlib import Path
 from coilpack.compiler import _triton_compat as triton
 from coilpack.compiler.arithmetic import add, floor_divide
 from coilpack.compiler.capture.source_expressions import SIZE_FUNCTIONS, SIZE_OPERATORS, SourceEvaluator
+from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.kernels.source import KernelSource
 from coilpack.compiler.python_file import import_module
 from coilpack.compiler.standalone.model import Candidate, Grid, StandaloneKernel, grid_arguments
-from coilpack.compiler.standalone.options import KernelOptions
 from coilpack.compiler.standalone.signature_text import Argument, Constant, Declared, attributes, bind_signature
 from coilpack.runtime.errors import InputError, UnsupportedError
 from coilpack.runtime.executable.names import unique_kernel_names

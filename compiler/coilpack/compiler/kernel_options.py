@@ -10,7 +10,7 @@ class KernelOptions:
     """How a Triton function is compiled.
 
     Attributes:
-        signature: see `signature_text`.
+        signature: see `coilpack.compiler.standalone.signature_text`.
         grid: workgroups along x, y and z, as `cdiv(n, BLOCK), 1, 1`, over names of arguments, or `p<i>` for parameter i
             of the compiled kernel; None where a caller gives the grid.
         num_warps: warps of a workgroup; None for the configuration's, or Triton's default.
