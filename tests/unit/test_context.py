@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from runtime_samples import WEIGHTS, host_device
+from runtime_samples import WEIGHTS, MemoryPackage, host_device
 from state_samples import OFFSETS, ROW, ZERO, StatePackage
 
 from coilpack.runtime.arrays import to_device
@@ -240,6 +240,18 @@ def test_contexts_free_their_memory(program, device):
     with pytest.raises(InputError, match="is closed"):
         context.reset()
     program(function="state")
+
+
+def test_one_arena_serves_all_functions_of_fixed_sizes(device):
+    with Program(MemoryPackage(), device, "m.coil") as program, program.new_context() as context:
+        assert context._arena.nbytes == 0
+        context(np.ones(2, np.float32), function="dynamic")
+        assert context._arena.nbytes == program._default._arena.nbytes == 512
+        before = list(context._executors.values())
+        context(X, X)
+        assert list(context._executors.values())[:-1] == before
+        context(np.ones(1000, np.float32), function="dynamic")
+        assert context._arena.nbytes == 5000
 
 
 def test_a_dropped_context_frees_its_memory(program, device):

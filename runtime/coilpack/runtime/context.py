@@ -19,7 +19,6 @@ from coilpack.runtime.loaded import LoadedProgram
 from coilpack.runtime.philox import check_seed, random_seeds
 from coilpack.runtime.plan import Base, Plan
 from coilpack.runtime.program import ir
-from coilpack.runtime.program.expr import evaluate
 from coilpack.runtime.sizes import as_integer, check_shapes, solve_sizes, value_of
 from coilpack.runtime.staging import StagedArgument
 from coilpack.runtime.streams import stream_handle
@@ -221,7 +220,7 @@ class Context:
             DeviceError: there is too little memory.
         """
         with self._lock:
-            self._reserve(max((evaluate(f.arena_nbytes, {}) for f in functions), default=0), 0, grows=False)
+            self._reserve(self._program.arena_nbytes, 0, grows=False)
             operations = 0
             for function in functions:
                 operations += len(function.operations)
@@ -257,7 +256,8 @@ class Context:
     def _reserve(self, arena_nbytes: int, seeds_nbytes: int, *, grows: bool) -> None:
         if arena_nbytes > self._arena.nbytes:
             slack = arena_nbytes // _SLACK if grows and self._arena.nbytes else 0
-            self._replace(self._arena, arena_nbytes + slack)
+            # What other functions surely need comes at once, for a larger arena costs all that is bound to this one.
+            self._replace(self._arena, max(arena_nbytes + slack, self._program.arena_nbytes))
         if seeds_nbytes > self._seeds.nbytes:
             self._replace(self._seeds, max(seeds_nbytes, _LEAST_SEEDS))
 

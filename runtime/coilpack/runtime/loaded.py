@@ -13,6 +13,7 @@ from coilpack.runtime.executable import Executable, read_executable
 from coilpack.runtime.loading import load_kernels
 from coilpack.runtime.plan import Plan, build_plan
 from coilpack.runtime.program import ir
+from coilpack.runtime.program.expr import evaluate
 from coilpack.runtime.sizes import label
 from coilpack.runtime.staging import Stager
 from coilpack.runtime.strided import StridedCopier
@@ -55,6 +56,7 @@ class LoadedProgram:
         stager: brings arguments into the layout of the kernels.
         weights_address: where the weights begin.
         globals_nbytes: bytes that the globals of one context take.
+        arena_nbytes: bytes of arena that serve every function without symbols.
 
     Args:
         package: an open package; not needed any more once this is made.
@@ -73,6 +75,8 @@ class LoadedProgram:
         self.target, executable = choose_image(package, device, file)
         self._callees = {function.name: Callee.of(function) for function in self.target.functions}
         self._global_offsets, self.globals_nbytes = _place({g.name: g.nbytes for g in package.program.globals})
+        fixed = [function for function in self.target.functions if not function.signature.symbols]
+        self.arena_nbytes = max((evaluate(function.arena_nbytes, {}) for function in fixed), default=0)
         self._plans: dict[tuple[str, tuple[int, ...]], Plan] = {}
         self._lock = threading.Lock()
         self._copier = StridedCopier(device)
