@@ -271,8 +271,9 @@ class _Builder:
         self.define(operation.result, source._replace(reference=Reference(base, index, start + offset)))
 
     def dispatch(self, operation: ir.Dispatch) -> None:
-        x, y, z = operation.grid
-        grid = (self.evaluate(x), self.evaluate(y), self.evaluate(z))
+        grid = self.grid(operation.grid)
+        if grid is None:
+            return  # an empty grid has nothing to do, and CUDA refuses it
         if min(grid) < 0:
             self.fail(f"kernel {operation.kernel.export_name!r}: the grid is {grid}")
         parameters: list[bytes | Reference] = []
@@ -290,9 +291,29 @@ class _Builder:
                     reads.append(place.within)
                 if rule.writes:
                     writes.append(place.within)
-        if 0 not in grid:  # an empty grid has nothing to do, and CUDA refuses it
-            step = LaunchStep(operation.kernel, grid, tuple(parameters), tuple(reads), tuple(writes))
-            self.steps.append(step)
+        self.steps.append(LaunchStep(operation.kernel, grid, tuple(parameters), tuple(reads), tuple(writes)))
+
+    def grid(self, axes: tuple[Expr, Expr, Expr]) -> tuple[int, int, int] | None:
+        """The grid for the sizes at hand; None where an axis is 0, whatever the others are.
+
+        Inductor spreads a long axis over two by dividing one by the other, so an axis may be undefined where its
+        neighbour is 0.
+        """
+        x, y, z = axes
+        if type(x) is int and type(y) is int and type(z) is int and x and y and z:  # most are
+            return x, y, z
+        sizes = [self.quotient(axis) for axis in axes]
+        if 0 in sizes:
+            return None
+        x, y, z = (self.evaluate(axis) if size is None else size for axis, size in zip(axes, sizes, strict=True))
+        return x, y, z
+
+    def quotient(self, expr: Expr) -> int | None:
+        """The value of an expression, None where it divides by 0."""
+        try:
+            return evaluate(expr, self.sizes)
+        except ZeroDivisionError:
+            return None
 
     def rules_of(self, kernel: ir.Kernel) -> list[_PointerRule | DType]:
         rules = self.rules.get(id(kernel.parameters))
