@@ -58,6 +58,7 @@ try:
     from torch._inductor.utils import LineContext
     from torch._inductor.virtualized import V
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch.export.pt2_archive import _package as pt2_package
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
     from torch.multiprocessing.reductions import StorageWeakRef
@@ -84,6 +85,7 @@ try:
         (CachingAutotuner, "_create_compile_meta"),
         (CachingAutotuner, "_create_compile_options"),
         (GridExpr, "from_meta"),
+        (pt2_package, "PT2ArchiveReader"),
     ]
     for owner, name in _REQUIRED:
         inspect.getattr_static(owner, name)
@@ -129,6 +131,7 @@ __all__ = [
     "joint_graph_passes",
     "make_fx",
     "memory_identity",
+    "pt2_package",
     "register_interface_for_device",
     "select_decomp_table",
     "size_hint",

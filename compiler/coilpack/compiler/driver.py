@@ -17,7 +17,7 @@ from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
 from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.pt2 import Pt2File
-from coilpack.compiler.target_process import Processes, Progress, Work, compile_apart
+from coilpack.compiler.target_process import Processes, Progress, Work, compile_apart, export_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
 from coilpack.runtime.atomic import write_atomically
@@ -91,7 +91,8 @@ def compile_package(
     """Compiles functions into one file.
 
     Args:
-        sources: what each function is compiled from: a `.pt2` file, or `module.py:callable` returning (module, args).
+        sources: what each function is compiled from, by the function's name: a `.pt2` file, or `module.py:callable`
+            (`frontends.export_callable` says what that may return).
         output: the file to write; replaced only when everything succeeded.
         options: see `CompileOptions`.
         progress: called with short messages, from several threads.
@@ -101,12 +102,15 @@ def compile_package(
     """
     options = options or CompileOptions.cached()
     targets = _check(options)
+    if not sources:
+        raise InputError("there is no function to compile; name at least one, with its source")
     _check_output(output, sources.values())
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
+        files = _exported({name: str(source) for name, source in sources.items()}, Path(scratch), progress)
         exported = {}
-        for number, (name, source) in enumerate(sources.items()):
-            progress(f"{name}: reading {source}")
-            exported[name] = Pt2File.read(_exported(str(source), Path(scratch, f"{number}.pt2")))
+        for name, path in files.items():
+            progress(f"{name}: reading {sources[name]}")
+            exported[name] = Pt2File.read(path)
         modules = sorted({str(found[0].resolve()) for s in sources.values() if (found := _python_file(str(s)))})
         work = Work(
             exported,
@@ -215,20 +219,30 @@ def _python_file(source: str) -> tuple[Path, str] | None:
     return (Path(path), name) if separator and path.endswith(".py") else None
 
 
-def _exported(source: str, target: Path) -> Path:
-    """The `.pt2` file behind a source: itself, or what a callable returns, exported as `target`."""
-    if callable_ := _python_file(source):
-        from coilpack.compiler.frontends import export_callable  # brings in torch, which a .pt2 does not need here
-
-        export_callable(*callable_, target)
-        return target
-    if not Path(source).is_file():
-        raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
-    if Path(source).suffix != ".pt2":
-        raise InputError(
-            f"{source!r} is neither a .pt2 file nor module.py:callable, nor a module that Inductor generated (.py)"
-        )
-    return Path(source)
+def _exported(sources: Mapping[str, str], scratch: Path, progress: Progress) -> dict[str, Path]:
+    """The `.pt2` file of each function: the source itself, or what a callable returns, exported into `scratch`."""
+    files: dict[str, Path] = {}
+    exports: dict[Path, dict[str, Path]] = {}  # by Python file and callable
+    for number, (function, source) in enumerate(sources.items()):
+        if callable_ := _python_file(source):
+            path, name = callable_
+            files[function] = exports.setdefault(path, {}).setdefault(name, scratch / f"{number}.pt2")
+        elif not Path(source).is_file():
+            raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
+        elif Path(source).suffix != ".pt2":
+            raise InputError(
+                f"{source!r} is neither a .pt2 file nor module.py:callable, nor a module that Inductor generated (.py)"
+            )
+        else:
+            files[function] = Path(source)
+    for path, callables in exports.items():
+        processes = Processes()
+        try:
+            export_apart(path, callables, scratch, progress, processes)
+        except BaseException:
+            processes.stop()
+            raise
+    return files
 
 
 def _merge(programs: Sequence[ir.Program]) -> ir.Program:
@@ -264,7 +278,7 @@ def _compile_targets(work: Work, targets: Sequence[Target], jobs: int) -> tuple[
         if data is not None:
             cached.put(target.name)
             return TargetBundle.from_bytes(data, f"cached {target.name}")
-        data = compile_apart(work, target, max(1, jobs // at_once), processes)
+        data = compile_apart(work, target, max(1, jobs // at_once), processes).read_bytes()
         if cache:
             cache.put(key, data)
         return TargetBundle.from_bytes(data, f"compiled {target.name}")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from coilpack.compiler import _triton_compat as triton
+from coilpack.compiler.mapped_archive import mapped_tensors
 from coilpack.compiler.python_file import import_module
 from coilpack.runtime.errors import InputError, InvalidFileError, UnsupportedError
 
@@ -19,14 +20,14 @@ _UNKNOWN_OPERATOR = re.compile(r"failed to resolve torch\.ops\.(\S+) to an opera
 
 
 def load_program(path: Path) -> torch.export.ExportedProgram:
-    """The exported program in a `.pt2` file.
+    """The exported program in a `.pt2` file; its weights stay there, mapped.
 
     Raises:
         InvalidFileError: torch cannot load it.
         UnsupportedError: it calls a custom operator, which a `.pt2` file names but does not hold.
     """
     try:
-        with _logged_errors() as logged:
+        with _logged_errors() as logged, mapped_tensors(path):
             return torch.export.load(path)
     except Exception as error:
         reason = _root(logged[-1] if logged else error)
@@ -69,23 +70,56 @@ def export_callable(path: Path, name: str, target: Path) -> None:
 
     Args:
         path: a Python file, which is run.
-        name: a callable in it that takes nothing and returns `(module, args)` or `(module, args, kwargs)`.
+        name: a callable in it that takes nothing and returns `(module, args)`, `(module, args, kwargs)`,
+            `(module, args, kwargs, dynamic_shapes)`, a mapping with these names as keys, or an exported program.
+            `dynamic_shapes` is as `torch.export.export` takes it.
         target: the file to write.
 
     Raises:
         InputError: there is no such file or callable, it returns something else, or it cannot be exported.
     """
-    made = _call(path, name)
-    module, args, kwargs = _module_and_inputs(made, f"{path}:{name}")
-    try:
-        with torch.no_grad():
-            program = torch.export.export(module.eval(), args, dict(kwargs))
-    except Exception as error:
-        raise InputError(f"{path}:{name} cannot be exported by torch.export: {error}") from error
+    program = _export(_call(path, name), f"{path}:{name}")
     try:
         torch.export.save(program, target)
     except Exception as error:
         raise InputError(f"{path}:{name}: its exported program cannot be saved: {error}") from error
+
+
+_PARTS = ("module", "args", "kwargs", "dynamic_shapes")
+
+
+def _export(made: Any, what: str) -> torch.export.ExportedProgram:
+    if isinstance(made, torch.export.ExportedProgram):
+        return made
+    module, args, kwargs, dynamic_shapes = _parts(made, what)
+    try:
+        with torch.no_grad():
+            return torch.export.export(module.eval(), args, kwargs, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        raise InputError(f"{what} cannot be exported by torch.export: {error}") from error
+
+
+def _parts(made: Any, what: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any], Any]:
+    """What a callable returned as its four parts."""
+    given = made if isinstance(made, Mapping) else {}
+    if isinstance(made, tuple) and 2 <= len(made) <= len(_PARTS):
+        given = dict(zip(_PARTS, made, strict=False))
+    if unknown := sorted(set(given) - set(_PARTS), key=str):
+        raise InputError(f"{what} returns {unknown[0]!r}, which is none of {', '.join(_PARTS)}")
+    module, args = given.get("module"), given.get("args", ())
+    kwargs = given.get("kwargs") or {}
+    if isinstance(module, torch.nn.Module) and isinstance(args, tuple | list) and isinstance(kwargs, Mapping):
+        return module, tuple(args), dict(kwargs), given.get("dynamic_shapes")
+    raise InputError(
+        f"{what} must return (module, args), with kwargs and dynamic_shapes behind them where there are any, a mapping "
+        f"of these, or an exported program; it returns {_described(made)}"
+    )
+
+
+def _described(made: Any) -> str:
+    if isinstance(made, tuple):
+        return f"({', '.join(type(part).__name__ for part in made)})"
+    return type(made).__name__
 
 
 def _call(path: Path, name: str) -> Any:
@@ -99,12 +133,3 @@ def _call(path: Path, name: str) -> Any:
         known = sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
         raise InputError(f"{path} has no callable {name!r}; it has {known}")
     return function()
-
-
-def _module_and_inputs(made: Any, what: str) -> tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]:
-    if isinstance(made, tuple) and len(made) in (2, 3):
-        module, args, *rest = made
-        kwargs = rest[0] if rest else {}
-        if isinstance(module, torch.nn.Module) and isinstance(args, tuple | list) and isinstance(kwargs, Mapping):
-            return module, tuple(args), kwargs
-    raise InputError(f"{what} must return (module, args) or (module, args, kwargs), not {type(made).__name__}")

@@ -1,4 +1,4 @@
-"""The processes that compile, one for each target: started, spoken to, and ended together."""
+"""The processes that export and compile: started, spoken to, and ended together."""
 
 from __future__ import annotations
 
@@ -85,7 +85,31 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -> bytes:
+def export_apart(
+    path: Path,
+    callables: Mapping[str, Path],
+    scratch: Path,
+    progress: Progress,
+    processes: Processes,
+) -> None:
+    """Exports callables of a Python file in a process of its own, which takes the models with it when it ends.
+
+    Args:
+        path: the file, which is run.
+        callables: the `.pt2` file to write for each.
+        scratch: a folder for what is needed only meanwhile.
+        progress: called with short messages.
+        processes: where to list the process while it runs.
+
+    Raises:
+        CoilpackError: the error that the process reported, or how it ended.
+    """
+    named = [(name, str(target)) for name, target in callables.items()]
+    request = {"task": "export", "path": str(path), "callables": named}
+    _run(request, f"exporting {path}", {"TMPDIR": str(scratch)}, progress, processes)
+
+
+def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -> Path:
     """Compiles one target in a process of its own.
 
     Args:
@@ -95,7 +119,7 @@ def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -
         processes: where to list the process while it runs.
 
     Returns:
-        A `TargetBundle` as bytes.
+        A file that holds a `TargetBundle`.
 
     Raises:
         CoilpackError: the error that the process reported, or how it ended.
@@ -103,6 +127,7 @@ def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -
     scratch = work.scratch
     output = scratch / f"{target.name}.bundle"
     request = {
+        "task": "compile",
         "programs": {name: str(file.path.resolve()) for name, file in work.exported.items()},
         "modules": work.modules,
         "elsewhere": sorted({digest for file in work.exported.values() for digest in file.digests.values()}),
@@ -114,32 +139,38 @@ def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -
         "cache": str(work.cache) if work.cache else None,
         "output": str(output),
     }
-    main = f"import sys; sys.path[:] = {sys.path!r}; from coilpack.compiler.worker import main; main()"
     # Inductor and Triton keep caches of their own, and torch leaves temporary files where it is killed: in the scratch
     # folder they stay behind no run and serve none.
-    environment = {
-        **os.environ,
+    folders = {
         "TMPDIR": str(scratch),
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{target.name}.inductor"),
         "TRITON_CACHE_DIR": str(scratch / f"{target.name}.triton"),
     }
+    _run(request, f"compiling {target.name}", folders, work.progress, processes)
+    return output
+
+
+def _run(
+    request: Mapping[str, Any], what: str, environment: Mapping[str, str], progress: Progress, processes: Processes
+) -> None:
+    """Lets a process of its own serve `request`."""
+    main = f"import sys; sys.path[:] = {sys.path!r}; from coilpack.compiler.worker import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", main],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env={**os.environ, **environment},
         process_group=0,
     )
     with processes.running(process):
-        error, log = _converse(process, request, work.progress)
+        error, log = _converse(process, request, progress)
     if error is not None:
         raise _remote_error(error)
     if process.returncode:
         tail = "\n".join(log.splitlines()[-30:])
-        raise CoilpackError(f"the process compiling {target.name} ended with status {process.returncode}:\n{tail}")
-    return output.read_bytes()
+        raise CoilpackError(f"the process {what} ended with status {process.returncode}:\n{tail}")
 
 
 def _converse(

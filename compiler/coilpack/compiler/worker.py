@@ -1,4 +1,7 @@
-"""The process that compiles one target: takes a request on standard input, reports in JSON lines on standard output."""
+"""A process for one piece of work: takes a request on standard input, reports in JSON lines on standard output.
+
+It exports the callables of one Python file, or compiles one target.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,31 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from coilpack.runtime import errors
 
 
-def serve(request: dict[str, Any], out: TextIO) -> None:
-    """Compiles what `request` asks for and writes the bundle to its `output`; see `driver` for the fields."""
+def _export(request: Mapping[str, Any], progress: Callable[[str], None]) -> None:
+    """Exports callables of a Python file, one after the other, so that one model at a time is in memory."""
+    from coilpack.compiler.frontends import export_callable
+
+    path = Path(request["path"])
+    for name, target in request["callables"]:
+        progress(f"exporting {path}:{name}")
+        export_callable(path, name, Path(target))
+
+
+def _compile(request: Mapping[str, Any], progress: Callable[[str], None]) -> None:
+    """Compiles a target and writes its bundle to the request's `output`."""
     from coilpack.compiler.cache import Cache
     from coilpack.compiler.compile_target import TargetOptions, compile_target
     from coilpack.compiler.frontends import load_program
     from coilpack.compiler.python_file import import_module
     from coilpack.compiler.targets import parse_ptx_version, parse_target
     from coilpack.runtime.program import ir
-
-    def progress(message: str) -> None:
-        _send(out, {"progress": message})
 
     for path in request["modules"]:
         import_module(Path(path))  # registers the custom operators that its program calls
@@ -40,6 +51,17 @@ def serve(request: dict[str, Any], out: TextIO) -> None:
         elsewhere=frozenset(request["elsewhere"]),
     )
     Path(request["output"]).write_bytes(bundle.to_bytes())
+
+
+_TASKS: Mapping[str, Callable[[Mapping[str, Any], Callable[[str], None]], None]] = {
+    "export": _export,
+    "compile": _compile,
+}
+
+
+def serve(request: Mapping[str, Any], out: TextIO) -> None:
+    """Does what `request` asks for; see `target_process` for its fields."""
+    _TASKS[request["task"]](request, lambda message: _send(out, {"progress": message}))
 
 
 def _send(out: TextIO, message: dict[str, Any]) -> None:

@@ -24,7 +24,14 @@ _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the outpu
 
 
 @click.command()
-@click.argument("source", metavar="IN")
+@click.argument("source", metavar="[IN]", required=False)
+@click.option(
+    "--function",
+    "functions",
+    multiple=True,
+    metavar="NAME=IN",
+    help="A function of the package and what it is compiled from; repeat it instead of IN, which is the function main.",
+)
 @click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write."
 )
@@ -57,7 +64,8 @@ _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the outpu
 @click.option("--num-stages", type=click.IntRange(min=1), metavar="N", help="Its pipeline stages (default: likewise).")
 @click.option("--no-cache", is_flag=True, help="Compile everything anew.")
 def command(
-    source: str,
+    source: str | None,
+    functions: Sequence[str],
     output: Path,
     targets: Sequence[str],
     emit: Emit | None,
@@ -76,11 +84,17 @@ def command(
     IN is a .pt2 file that torch.export.save wrote, or module.py:callable, where the callable returns a module and
     its example inputs. No GPU is needed, whatever the targets.
 
+    Functions of one package share what is equal, weights and kernels, and each buffer that one of them changes with
+    those of the same name.
+
     IN can also be kernels without a model: kernels.py:function, a @triton.jit function, with --signature; or a module
     that Inductor generated (output_code.py), whose kernels are all compiled and whose own code is not run.
     """
     if signature is None and (grid, num_warps, num_stages) != (None, None, None):
         raise click.UsageError("--grid, --num-warps and --num-stages belong to a Triton function, with --signature")
+    if signature is not None and functions:
+        raise click.UsageError("--signature belongs to IN, a Triton function, and not to --function")
+    sources = _sources(source, functions)
     _require_compiler()
     from coilpack.compiler.cache import default_directory
     from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package
@@ -97,11 +111,11 @@ def command(
         float32_matmul_precision="high" if tf32 else "highest",
     )
     with _orderly_end(), progress_printer() as progress:
-        if signature is not None or source.endswith(".py"):
+        if source is not None and (signature is not None or source.endswith(".py")):
             kernel = None if signature is None else KernelOptions(signature, grid, num_warps, num_stages)
             report = compile_kernels(source, output, options, kernel, progress)
         else:
-            report = compile_package({_FUNCTION: source}, output, options, progress)
+            report = compile_package(sources, output, options, progress)
     click.echo(_summary(report))
 
 
@@ -124,6 +138,23 @@ def _require_compiler() -> None:
     missing = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
     if missing:
         raise UnsupportedError(f"compiling needs {' and '.join(missing)}; get them by: pip install 'coilpack[compile]'")
+
+
+def _sources(source: str | None, functions: Sequence[str]) -> dict[str, str]:
+    """The source of each function by its name."""
+    if (source is None) == (not functions):
+        raise click.UsageError("name what to compile: either IN, or functions as --function NAME=IN")
+    if source is not None:
+        return {_FUNCTION: source}
+    sources: dict[str, str] = {}
+    for item in functions:
+        name, separator, own = item.partition("=")
+        if not (name and separator and own):
+            raise click.UsageError(f"--function {item}: it is not of the form NAME=IN")
+        if name in sources:
+            raise click.UsageError(f"--function {item}: there is a function {name} already")
+        sources[name] = own
+    return sources
 
 
 def _split(targets: Sequence[str]) -> tuple[str, ...]:
