@@ -91,14 +91,14 @@ def test_a_kernel_that_needs_too_much_is_compiled_with_smaller_tiles(monkeypatch
     assert max(export.shared_memory_bytes for export in read_executable(data).exports) <= 166_912
 
 
-class TopK(torch.nn.Module):
+class Inverse(torch.nn.Module):
     def forward(self, x):
-        return torch.topk(x, 3)
+        return torch.linalg.inv(x)
 
 
-class DoubleProduct(torch.nn.Module):
+class Selection(torch.nn.Module):
     def forward(self, x):
-        return x @ x.T
+        return x[x > 0]
 
 
 class Noise(torch.nn.Module):
@@ -109,11 +109,11 @@ class Noise(torch.nn.Module):
 @pytest.mark.parametrize(
     ("module", "dtype", "operation"),
     [
-        (TopK, torch.float32, "aten.topk"),
-        (DoubleProduct, torch.float64, "aten.mm"),
+        (Inverse, torch.float32, "aten.linalg_inv_ex"),
+        (Selection, torch.float32, "aten.index.Tensor"),
         (Noise, torch.float32, "aten.rand"),
     ],
-    ids=["library call", "no template", "random"],
+    ids=["library call", "unknown size", "random"],
 )
 def test_what_cannot_be_lowered_is_named_with_its_source_line(module, dtype, operation) -> None:
     line = inspect.getsourcelines(module)[1] + 2

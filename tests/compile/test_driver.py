@@ -34,10 +34,10 @@ MODEL = textwrap.dedent(
         return torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.GELU()), (torch.zeros(4, 32),)
 
     def unsupported():
-        class TopK(torch.nn.Module):
+        class Inverse(torch.nn.Module):
             def forward(self, x):
-                return torch.topk(x, 2)[0]
-        return TopK(), (torch.zeros(4, 32),)
+                return torch.linalg.inv(x @ x.T)
+        return Inverse(), (torch.zeros(4, 32),)
 
     def wrong():
         return 3
@@ -151,7 +151,7 @@ def test_text_parses_back(source, tmp_path, cache) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("model.py:unsupported", {}, UnsupportedError, r"aten\.topk\S* at \S*model.py:11"),
+        ("model.py:unsupported", {}, UnsupportedError, r"aten\.linalg_inv_ex\S* at \S*model.py:11"),
         ("model.py:wrong", {}, InputError, r"must return \(module, args\)"),
         ("model.py:absent", {}, InputError, "no callable 'absent'; it has .*make"),
         ("absent.pt2", {}, InputError, "no file"),

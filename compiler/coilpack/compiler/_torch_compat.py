@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ if not OLDEST <= _version() <= NEWEST:
 
 try:
     import torch._inductor.config as inductor_config
+    from torch._decomp import get_decompositions
     from torch._dispatch.python import enable_python_dispatcher
     from torch._dynamo.device_interface import (
         DeviceInterface,
@@ -41,6 +42,7 @@ try:
         register_interface_for_device,
     )
     from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_functional
     from torch._inductor.choices import InductorChoices
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.codegen import wrapper_fxir
@@ -80,6 +82,7 @@ try:
         (WrapperFxCodegen, "_generate"),
         (WrapperFxCodegen, "make_zero_buffer"),
         (InductorChoices, "_finalize_template_configs"),
+        (InductorChoices, "can_fuse_vertical"),
         (InductorChoices, "get_conv_configs"),
         (InductorChoices, "get_flex_attention_fwd_configs"),
         (CachingAutotuner, "_create_compile_meta"),
@@ -117,8 +120,10 @@ __all__ = [
     "V",
     "WrapperFxCodegen",
     "WrapperLine",
+    "call_triton_kernel",
     "compile_fx_inner",
     "cuda_device_guard",
+    "decompositions_of",
     "device_codegens",
     "empty_block_mask",
     "enable_python_dispatcher",
@@ -174,6 +179,47 @@ def size_hint(size: Any) -> int:
 def unreplaced(size: torch.SymInt) -> Any:
     """The sympy symbol that stands for an integer input, even where its value is known to equal something else."""
     return size.node._expr
+
+
+def decompositions_of(*operators: Any) -> dict[Any, Callable[..., Any]]:
+    """Torch's own replacements for exactly these operators; `CoilpackError` names one that has none."""
+    table = get_decompositions(operators)
+    for operator in operators:
+        if operator not in table:
+            raise CoilpackError(
+                f"torch {torch.__version__} has no decomposition of {operator}; see the supported range"
+            )
+    return {operator: table[operator] for operator in operators}
+
+
+def call_triton_kernel(
+    kernel: Any,
+    grid: tuple[Any, Any, Any],
+    arguments: Mapping[str, Any],
+    constants: Mapping[str, Any],
+    changed: Sequence[str],
+) -> list[torch.Tensor]:
+    """Puts a launch of a `@triton.jit` function into the graph that is being traced.
+
+    Args:
+        kernel: the function.
+        grid: workgroups; sizes may be symbolic.
+        arguments: tensors and numbers by parameter name.
+        constants: values of the `constexpr` parameters.
+        changed: the tensors that the kernel writes; it works on copies, which Inductor saves where it can.
+
+    Returns:
+        The changed copies, in the order of `changed`.
+    """
+    results = triton_kernel_wrapper_functional(
+        kernel_idx=kernel_side_table.add_kernel(kernel),
+        constant_args_idx=kernel_side_table.add_constant_args(dict(constants)),
+        grid=[grid],
+        tma_descriptor_metadata={},
+        kwargs=dict(arguments),
+        tensors_to_clone=list(changed),
+    )
+    return [results[name] for name in changed]
 
 
 # c10::DeviceType codes (c10/core/DeviceType.h).

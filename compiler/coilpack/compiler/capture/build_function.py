@@ -66,7 +66,6 @@ class _Builder:
     kernels: Mapping[str, BoundKernel]
     operations: list[ir.Operation] = field(default_factory=list)
     values: dict[torch.fx.Node, ir.Value] = field(default_factory=dict)
-    roots: dict[ir.Value, ir.Value] = field(default_factory=dict)  # a view's underlying memory
     placeholders: int = 0
 
     def add(self, node: torch.fx.Node) -> None:
@@ -76,9 +75,8 @@ class _Builder:
             raise UnsupportedError(f"Inductor's host program calls {node.target}, which has no counterpart in the IR")
         handler(self, node)
 
-    def define(self, node: torch.fx.Node, value: ir.Value, root: ir.Value | None = None) -> None:
+    def define(self, node: torch.fx.Node, value: ir.Value) -> None:
         self.values[node] = value
-        self.roots[value] = root or value
 
     def placeholder(self, node: torch.fx.Node) -> None:
         binding = self.bindings[self.placeholders]
@@ -110,13 +108,13 @@ class _Builder:
         self.define(node, value)
 
     def as_strided(self, node: torch.fx.Node) -> None:
-        # torch's offset counts from the start of the memory, not from the tensor that is viewed.
+        # The offset counts from the buffer that Inductor names, which may itself lie inside another one (a part of a
+        # concatenation), and not from the start of the memory as torch's does.
         source, shape, strides, offset = node.args
         assert isinstance(source, torch.fx.Node)
-        root = self.roots[self.values[source]]
         value = ir.Value(node.name, array_type(self.values[source].type.dtype, shape, strides))  # type: ignore[arg-type]
-        self.operations.append(ir.View(value, root, offset))  # type: ignore[arg-type]
-        self.define(node, value, root)
+        self.operations.append(ir.View(value, self.values[source], offset))  # type: ignore[arg-type]
+        self.define(node, value)
 
     def zero(self, node: torch.fx.Node) -> None:
         target = node.args[0]

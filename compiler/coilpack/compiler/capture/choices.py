@@ -126,6 +126,13 @@ class StaticChoices(compat.InductorChoices):
 
         return min(fitting, key=cost)
 
+    @staticmethod
+    def can_fuse_vertical(scheduler: Any, node1: Any, node2: Any, shared_data_score: int) -> bool:
+        """Keeps constants out of templates: Inductor would broadcast a scalar of the wrong rank into their tiles."""
+        if node2.is_template() and not node1.is_template() and not node1.read_writes.reads:
+            return False
+        return bool(compat.InductorChoices.can_fuse_vertical(scheduler, node1, node2, shared_data_score))
+
     def get_flex_attention_fwd_configs(
         self, head_dim: int, dtype: torch.dtype, device_type: str | None = "cuda"
     ) -> list[Any]:

@@ -8,6 +8,7 @@ import torch
 from torch.export.graph_signature import OutputKind
 
 from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.capture.refusals import refuse_data_dependence
 from coilpack.compiler.capture.symbols import assume_usual_sizes
 from coilpack.runtime.errors import UnsupportedError
 
@@ -18,9 +19,11 @@ def functionalise(program: torch.export.ExportedProgram, name: str) -> torch.exp
     """A functional copy of `program`, the function `name`; what it changes in place are additional results.
 
     Raises:
-        UnsupportedError: torch cannot make it functional, or it changes memory that it also reads under another name.
+        UnsupportedError: torch cannot make it functional, a size depends on the values of a tensor, or it changes
+            memory that it also reads under another name.
     """
     assume_usual_sizes(program)
+    refuse_data_dependence(program.graph)
     apart = _apart(program)
     try:
         with torch.no_grad():

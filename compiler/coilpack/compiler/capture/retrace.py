@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.capture import decompositions
 from coilpack.compiler.capture.bindings import Mutation
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import source_location
@@ -93,7 +94,8 @@ def retrace(
         def run(*arguments: Any) -> tuple[Any, ...]:
             return _update(arguments, tracer.run(*arguments), mutations, results)
 
-        traced = compat.make_fx(run, decomposition_table=compat.select_decomp_table())(*inputs)
+        table = {**compat.select_decomp_table(), **decompositions.TABLE}
+        traced = compat.make_fx(run, decomposition_table=table)(*inputs)
     named = {str(node.target): value for node, value in zip(placeholders, inputs, strict=True)}
     return Retraced(traced, inputs, named, mode)
 
@@ -224,22 +226,6 @@ def _score_mod(
     return (lambda s, b, h, i, j: s), ()  # noqa: ARG005
 
 
-def _convolution_1d(
-    input: torch.Tensor,  # noqa: A002 (the operator's name for it)
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    groups: int = 1,
-) -> torch.Tensor:
-    """A one-dimensional convolution as a two-dimensional one of height 1, for which there is a template."""
-    flat = torch.conv2d(
-        input.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, *stride), (0, *padding), (1, *dilation), groups
-    )
-    return flat.squeeze(-2)
-
-
 def _overrides(fuse_attention: bool) -> Mapping[Any, Callable[..., Any]]:
     """Replacements by operator; a decomposition table would not fire for these."""
     block_masks: dict[tuple[Any, Any], tuple[Any, ...]] = {}
@@ -249,7 +235,7 @@ def _overrides(fuse_attention: bool) -> Mapping[Any, Callable[..., Any]]:
 
     return {
         aten.scaled_dot_product_attention.default: attention,
-        aten.conv1d.default: _convolution_1d,
+        **decompositions.OVERRIDES,
     }
 
 

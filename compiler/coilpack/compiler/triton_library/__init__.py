@@ -1,0 +1,1 @@
+"""Triton kernels of our own, for what Inductor generates no kernel."""
