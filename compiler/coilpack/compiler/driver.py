@@ -8,20 +8,20 @@ import queue
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from coilpack.compiler import PRODUCER
 from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
 from coilpack.compiler.kernel_options import KernelOptions
+from coilpack.compiler.merge import merge_programs
 from coilpack.compiler.pt2 import Pt2File
 from coilpack.compiler.target_process import Processes, Progress, Work, compile_apart, export_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
 from coilpack.runtime.atomic import write_atomically
-from coilpack.runtime.errors import CoilpackError, InputError, UnsupportedError
+from coilpack.runtime.errors import InputError, UnsupportedError
 from coilpack.runtime.executable import read_executable
 from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
@@ -123,7 +123,7 @@ def compile_package(
             progress,
         )
         bundles, cached = _compile_targets(work, targets, options.jobs or len(os.sched_getaffinity(0)))
-        program = _merge([bundle.program for bundle in bundles])
+        program = merge_programs([bundle.program for bundle in bundles])
         progress(f"writing {output}")
         _EMITTERS[options.emit](list(exported.values()), bundles, program, output)
     return CompileReport(output, output.stat().st_size, program, cached)
@@ -157,7 +157,7 @@ def compile_kernels(
     if kernel_options is not None and not name:
         raise InputError(f"a signature is one function's; name that as {source}:function")
     bundles = [_compile_standalone(path, name, target, options, kernel_options, progress) for target in targets]
-    program = _merge([bundle.program for bundle in bundles])
+    program = merge_programs([bundle.program for bundle in bundles])
     progress(f"writing {output}")
     _EMITTERS[options.emit]([], bundles, program, output)
     return CompileReport(output, output.stat().st_size, program, ())
@@ -243,21 +243,6 @@ def _exported(sources: Mapping[str, str], scratch: Path, progress: Progress) -> 
             processes.stop()
             raise
     return files
-
-
-def _merge(programs: Sequence[ir.Program]) -> ir.Program:
-    """One program with all targets; their signatures agree because they come from the same exports."""
-    first = programs[0]
-    for program in programs[1:]:
-        if program.signatures != first.signatures:
-            raise CoilpackError(f"targets disagree about signatures: {first.signatures} and {program.signatures}")
-    storages = {storage.name: storage for program in programs for storage in program.storages}
-    return replace(
-        first,
-        producer=PRODUCER,
-        storages=tuple(sorted(storages.values(), key=lambda s: s.name)),
-        targets=tuple(target for program in programs for target in program.targets),
-    )
 
 
 # --- one process for each target ---
