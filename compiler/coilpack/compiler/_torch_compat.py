@@ -55,7 +55,7 @@ try:
     from torch._inductor.compile_fx import _recursive_joint_graph_passes, compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.exc import InductorError
-    from torch._inductor.ir import ShapeAsConstantBuffer, TensorBox
+    from torch._inductor.ir import RandomSeeds, ShapeAsConstantBuffer, TensorBox
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
     from torch._inductor.utils import LineContext
     from torch._inductor.virtualized import V
@@ -65,6 +65,8 @@ try:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.nn.attention.flex_attention import _create_empty_block_mask
+    from torch.utils import _triton as triton_support
+    from torch.utils._pytree import tree_map
     from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 
     FxConverter = wrapper_fxir.FxConverter
@@ -115,6 +117,7 @@ __all__ = [
     "Mod",
     "PyCodeCache",
     "PythonWrapperCodegen",
+    "RandomSeeds",
     "ShapeAsConstantBuffer",
     "TensorBox",
     "V",
@@ -128,6 +131,7 @@ __all__ = [
     "empty_block_mask",
     "enable_python_dispatcher",
     "flex_attention_op",
+    "forget_missing_triton",
     "free_unbacked_symbols",
     "get_interface_for_device",
     "inductor_config",
@@ -140,6 +144,8 @@ __all__ = [
     "register_interface_for_device",
     "select_decomp_table",
     "size_hint",
+    "symbolic_size",
+    "tree_map",
     "unreplaced",
     "with_tensors",
 ]
@@ -167,6 +173,18 @@ def with_tensors(
 def is_unbacked(symbol: Any) -> bool:
     """Whether a sympy symbol stands for something that the model computes, rather than for a size of its inputs."""
     return bool(free_unbacked_symbols(symbol))
+
+
+def forget_missing_triton() -> None:
+    """Lets torch look for Triton again: without a GPU it remembers having found none, even from an export alone."""
+    for name in ("has_triton", "has_triton_package"):
+        getattr(triton_support, name).cache_clear()
+
+
+def symbolic_size(shape_env: Any, name: str) -> Any:
+    """The size of torch's that the symbol `name` stands for."""
+    symbol = next(known for known in shape_env.var_to_range if known.name == name)
+    return shape_env.create_symintnode(symbol, hint=int(shape_env.size_hint(symbol)))
 
 
 def size_hint(size: Any) -> int:

@@ -10,10 +10,12 @@ import torch
 
 from coilpack.compiler.capture.array_types import array_type, span_nbytes, tensor_type
 from coilpack.compiler.capture.bindings import Binding, GlobalRef, WeightRef
-from coilpack.compiler.capture.host_graph import HostGraph, dispatch
+from coilpack.compiler.capture.host_graph import HostGraph, dispatch, random_seeds
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
+
+_PHILOX_STEP = 4  # 32-bit words by which torch's generator moves on when it draws a row of seeds
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,14 @@ def build_function(
     # The device may lay out a result otherwise than the CPU did when the model was exported: the code decides.
     types = iter([value.type for value in returned.values])
     outputs = tuple(a if a.value is not None else replace(a, type=next(types)) for a in signature.outputs)
-    return ir.Function(replace(signature, outputs=outputs), arguments, tuple(builder.operations))
+    for number, (exported, built) in enumerate(zip(signature.outputs, outputs, strict=True)):
+        if exported.type.dtype is not built.type.dtype:
+            raise UnsupportedError(
+                f"output {number} of {signature.name!r} is of type {built.type.dtype.name} on a GPU, and "
+                f"{exported.type.dtype.name} in the export; convert it in the model"
+            )
+    random = any(isinstance(operation, ir.RandomSeeds) for operation in builder.operations)
+    return ir.Function(replace(signature, outputs=outputs, random=random), arguments, tuple(builder.operations))
 
 
 @dataclass
@@ -122,6 +131,14 @@ class _Builder:
         self.operations.append(ir.Fill(self.values[target], 0))
         self.values[node] = self.values[target]
 
+    def random_seeds(self, node: torch.fx.Node) -> None:
+        (count,) = node.args
+        assert isinstance(count, int)
+        value = ir.Value(node.name, ir.TensorType.contiguous(DType.i64, (count,)))
+        drawn = sum(isinstance(operation, ir.RandomSeeds) for operation in self.operations)
+        self.operations.append(ir.RandomSeeds(value, drawn * _PHILOX_STEP))
+        self.define(node, value)
+
     def launch(self, node: torch.fx.Node) -> None:
         name, grid, operands = node.args
         bound = self.kernels[str(name)]
@@ -157,4 +174,5 @@ _HANDLERS: Mapping[Any, Callable[[_Builder, torch.fx.Node], None]] = {
     torch.as_strided: _Builder.as_strided,
     torch.ops.aten.zero_.default: _Builder.zero,
     dispatch: _Builder.launch,
+    random_seeds: _Builder.random_seeds,
 }

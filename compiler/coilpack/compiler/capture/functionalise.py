@@ -23,7 +23,9 @@ def functionalise(program: torch.export.ExportedProgram, name: str) -> torch.exp
             memory that it also reads under another name.
     """
     assume_usual_sizes(program)
-    refuse_data_dependence(program.graph)
+    for module in program.graph_module.modules():  # conditions have graphs of their own
+        if isinstance(module, torch.fx.GraphModule):
+            refuse_data_dependence(module.graph)
     apart = _apart(program)
     try:
         with torch.no_grad():

@@ -76,6 +76,11 @@ def dispatch(kernel: str, grid: tuple[Any, ...], operands: Mapping[str, Any]) ->
     raise AssertionError(f"{kernel}: dispatch nodes are data ({grid}, {operands})")
 
 
+def random_seeds(count: int) -> None:
+    """Marks the drawing of seeds in the host graph; never called."""
+    raise AssertionError(f"random_seeds nodes are data ({count})")
+
+
 def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> HostGraph:
     """Compiles the retraced graph with Inductor up to its host program.
 
@@ -84,7 +89,6 @@ def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> 
     Raises:
         UnsupportedError: an operation does not become a Triton kernel; names the operation and its source line.
     """
-    _refuse_random(retraced.graph_module.graph)
     _keep_output_layouts(retraced.graph_module.graph)
     sink = _Sink(target)
     with (
@@ -97,6 +101,7 @@ def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> 
     ):
         try:
             compat.joint_graph_passes(retraced.graph_module)
+            _refuse_random(retraced.graph_module.graph)
             compat.compile_fx_inner(retraced.graph_module, retraced.inputs, is_inference=True, fx_wrapper=True)
         except CoilpackError:
             raise
@@ -116,12 +121,12 @@ def _keep_output_layouts(graph: torch.fx.Graph) -> None:
 
 
 def _refuse_random(graph: torch.fx.Graph) -> None:
-    """Random operations draw a seed on the host while they run, which a package has no place for yet."""
+    """Refuses random operations for which Inductor has no kernel; for the others it has put its own by now."""
     for node in graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if getattr(node.target, "namespace", "") == "aten" and torch.Tag.nondeterministic_seeded in node.target.tags:
             raise UnsupportedError(
-                f"{node.target} at {source_location(node)} draws random numbers; export the model in eval mode, "
-                "or pass the numbers in as an input"
+                f"{node.target} at {source_location(node)} draws random numbers in a way that no Triton kernel does; "
+                "use rand, randn, randint, bernoulli or dropout, or pass the numbers in as an input"
             )
 
 
@@ -301,7 +306,15 @@ class _Converter(compat.FxConverter):
             "Express it with operations that Inductor fuses, or keep it outside the exported model"
         )
 
-    def _generate_extern_kernel_common(self, kernel: Any, out_ir_node: Any) -> None:  # noqa: ARG002
+    def _generate_extern_kernel_common(self, kernel: Any, out_ir_node: Any) -> None:
+        if isinstance(kernel, compat.RandomSeeds):
+            # The seeds are there when the program runs, in memory of their own.
+            allocated = self.buffer_to_node[out_ir_node.codegen_reference()]
+            seeds = self.gm.graph.call_function(random_seeds, (self._operand(kernel.get_size()[0]),))
+            allocated.replace_all_uses_with(seeds)
+            self.buffer_to_node[out_ir_node.codegen_reference()] = seeds
+            self.gm.graph.erase_node(allocated)
+            return
         self._refuse(kernel)
 
     def _generate_fallback_call(self, ir_node: Any, args: Any = None, kwargs: Any = None) -> None:  # noqa: ARG002

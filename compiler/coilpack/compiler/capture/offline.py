@@ -91,6 +91,7 @@ def target_device(target: Target) -> Iterator[None]:
                 target.registers_per_multiprocessor,
             ),
         ):
+            compat.forget_missing_triton()
             yield
     finally:
         torch.cuda.get_device_properties = before

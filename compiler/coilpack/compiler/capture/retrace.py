@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from coilpack.compiler import _torch_compat as compat
-from coilpack.compiler.capture import decompositions
+from coilpack.compiler.capture import control_flow, decompositions, random_decompositions
 from coilpack.compiler.capture.bindings import Mutation
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import source_location
@@ -65,39 +65,55 @@ def retrace(
     shape_env = _shape_env(graph_module)
     mode = compat.FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env)
 
-    class Tracer(torch.fx.Interpreter):
-        def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            override = overrides.get(target)
-            if override is not None:
-                result = override(*args, **kwargs)
-                if result is not NotImplemented:
-                    return result
-            return super().call_function(target, args, kwargs)
-
-        def run_node(self, n: torch.fx.Node) -> Any:
-            try:
-                return super().run_node(n)
-            except UnsupportedError:
-                raise
-            except Exception as error:
-                raise UnsupportedError(
-                    f"{n.target} at {source_location(n)} cannot be traced for CUDA: {error}. "
-                    "Rewrite that line with operations that torch.compile supports on CUDA"
-                ) from error
-
     # With the Python dispatcher, operations made of others take torch's decompositions, which keep sizes symbolic.
     with mode, torch.no_grad(), compat.enable_python_dispatcher(), torch.fx.traceback.preserve_node_meta():
         placeholders = graph_module.graph.find_nodes(op="placeholder")
         inputs = [_on_cuda(node.meta["val"]) for node in placeholders]
-        tracer = Tracer(graph_module)
+        tracer = _Tracer(graph_module, overrides)
 
         def run(*arguments: Any) -> tuple[Any, ...]:
             return _update(arguments, tracer.run(*arguments), mutations, results)
 
-        table = {**compat.select_decomp_table(), **decompositions.TABLE}
+        table = {**compat.select_decomp_table(), **decompositions.TABLE, **random_decompositions.TABLE}
         traced = compat.make_fx(run, decomposition_table=table)(*inputs)
     named = {str(node.target): value for node, value in zip(placeholders, inputs, strict=True)}
     return Retraced(traced, inputs, named, mode)
+
+
+class _Tracer(torch.fx.Interpreter):
+    """Runs a graph, and the graphs in it, with replacements for some operators."""
+
+    def __init__(self, module: torch.fx.GraphModule, overrides: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # would put the whole graph into each message
+        self._overrides = overrides
+        self._graph_operators = control_flow.handlers()
+
+    def _run_graph(self, module: torch.fx.GraphModule, *arguments: Any) -> Any:
+        return _Tracer(module, self._overrides).run(*arguments)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target in self._graph_operators:
+            return self._graph_operators[target](self._run_graph, *args, **kwargs)
+        override = self._overrides.get(target)
+        if override is not None:
+            result = override(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return super().call_function(target, args, kwargs)
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        try:
+            return super().run_node(n)
+        except UnsupportedError:
+            raise
+        except control_flow.RefusedError as error:
+            raise UnsupportedError(f"{n.target} at {source_location(n)} cannot be lowered: {error}") from error
+        except Exception as error:
+            raise UnsupportedError(
+                f"{n.target} at {source_location(n)} cannot be traced for CUDA: {error}. "
+                "Rewrite that line with operations that torch.compile supports on CUDA"
+            ) from error
 
 
 def _update(

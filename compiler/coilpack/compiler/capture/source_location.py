@@ -13,7 +13,8 @@ UNKNOWN = "an unknown source line"
 def source_location(node: Any) -> str:
     """`file:line` of the model's innermost frame that made an FX node; `an unknown source line` where none is kept."""
     frames = _FRAME.findall(getattr(node, "meta", {}).get("stack_trace") or "")
-    return ":".join(frames[-1]) if frames else UNKNOWN
+    in_files = [frame for frame in frames if not frame[0].startswith("<")]  # the others are code that torch made
+    return ":".join(in_files[-1]) if in_files else UNKNOWN
 
 
 def first_known(nodes: Iterable[Any]) -> str:
