@@ -121,3 +121,44 @@ def test_scalars_have_the_width_of_the_ptx_and_a_float_is_no_double() -> None:
     for parameter, (_, dtype, value, encoded) in zip(declared, VALUES.values(), strict=True):
         assert encode_scalar(dtype, value) == bytes.fromhex(encoded)
         assert parameter.size == len(bytes.fromhex(encoded))
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK_K": 256}, num_stages=4, num_warps=4),  # 384 KiB of shared memory: fits nowhere
+        triton.Config({"BLOCK_K": 32}, num_stages=2, num_warps=4),
+    ],
+    key=[],
+)
+@triton.jit
+def product(a, b, c, k, SIZE: tl.constexpr, BLOCK_K: tl.constexpr):
+    rows, inner = tl.arange(0, SIZE), tl.arange(0, BLOCK_K)
+    sums = tl.zeros((SIZE, SIZE), tl.float32)
+    for start in range(0, k, BLOCK_K):
+        left = tl.load(a + rows[:, None] * k + start + inner[None, :])
+        sums = tl.dot(left, tl.load(b + (start + inner[:, None]) * SIZE + rows[None, :]), sums)
+    tl.store(c + rows[:, None] * SIZE + rows[None, :], sums)
+
+
+@triton_op("coilpack_test::product", mutates_args={})
+def product_op(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    c = torch.empty(128, 128, device=a.device)
+    wrap_triton(product)[(1,)](a, b, c, a.shape[1], SIZE=128)
+    return c
+
+
+class Product(torch.nn.Module):
+    def forward(self, a, b):
+        return product_op(a, b) + 1
+
+
+def test_the_next_configuration_of_a_tuned_kernel_is_tried(device, tmp_path, capsys) -> None:
+    generator = torch.Generator().manual_seed(7)
+    a, b = (torch.randn(shape, generator=generator).half() for shape in ((128, 256), (256, 128)))
+    bundle = compile_in_process({"main": export(Product(), (a, b))})
+    (refused,) = [line for line in capsys.readouterr().out.splitlines() if "shared memory" in line]
+    assert "'main_dispatch_0_product_0' needs" in refused
+    assert refused.endswith("trying its next configuration")
+    with runtime.open(write(bundle, tmp_path / "product.coil"), device=device.name) as program:
+        result = program(a.numpy(), b.numpy()).numpy()
+    np.testing.assert_allclose(result, (a.double() @ b.double() + 1).numpy(), rtol=1e-4, atol=1e-3)

@@ -136,20 +136,23 @@ class _Function:
         return self.kernels.target
 
     def compile(self) -> ir.Function:
-        """Captures and compiles; when a kernel needs more than the target has, again with smaller tiles.
+        """Captures and compiles; when a kernel needs more than the target has, again with its next configuration.
 
-        The estimate that chose a template's tiles is not exact, so its budget shrinks until the kernels fit; attention
-        falls back to plain arithmetic on the way.
+        Where it has no other, tiles get smaller: the estimate that chose a template's tiles is not exact, so its budget
+        shrinks until the kernels fit; attention falls back to plain arithmetic on the way.
         """
         limit = self.target.shared_memory_per_block_optin
         attempts = [(limit, True), (limit // 2, True), (limit // 2, False), (limit // 4, False)]
-        for budget, fuse_attention in attempts:
+        while True:
+            budget, fuse_attention = attempts[0]
             try:
                 return self._attempt(budget, fuse_attention)
             except ResourceError as error:
-                self.progress(f"{error}; trying smaller tiles")
-                last = error
-        raise last
+                if not error.another:
+                    del attempts[0]
+                if not attempts:
+                    raise
+                self.progress(f"{error}; trying {'its next configuration' if error.another else 'smaller tiles'}")
 
     def _attempt(self, budget: int, fuse_attention: bool) -> ir.Function:
         self.progress(f"{self.name}: tracing for {self.target.name}")
@@ -158,7 +161,7 @@ class _Function:
         retraced = retrace(
             program, mutations=interface.mutations, results=interface.results, fuse_attention=fuse_attention
         )
-        host = run_inductor(retraced, self.target, StaticChoices(self.target, budget))
+        host = run_inductor(retraced, StaticChoices(self.target, budget, self.kernels.unfit))
         interface = read_interface(program, self.name, self.tensors)  # sizes that turned out equal are one by now
         sizes = retraced.fake_mode.shape_env
         signature = with_sizes(interface.signature(self.name), self.program, retraced.named_inputs, sizes)

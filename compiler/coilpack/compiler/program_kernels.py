@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from coilpack.compiler.capture.choices import UnfitConfigs
 from coilpack.compiler.capture.host_graph import CapturedKernel
 from coilpack.compiler.kernels.access import parameter_access
 from coilpack.compiler.kernels.lower import KernelCompiler
-from coilpack.compiler.kernels.lowered import LoweredKernel
+from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
 from coilpack.compiler.kernels.source import KernelSource
 from coilpack.compiler.targets import Target
 from coilpack.runtime.errors import UnsupportedError
@@ -38,6 +39,7 @@ class ProgramKernels:
     """
 
     compiler: KernelCompiler
+    unfit: UnfitConfigs = field(default_factory=UnfitConfigs)
     _all: list[ProgramKernel] = field(default_factory=list)
     _by_content: dict[str, ProgramKernel] = field(default_factory=dict)
 
@@ -50,7 +52,7 @@ class ProgramKernels:
         """The kernels of `function`, in order; those that the program does not have yet are compiled and added.
 
         Raises:
-            ResourceError: one needs more than the target has; none is added.
+            ResourceError: one needs more than the target has; none is added, and `unfit` has its configuration.
             CoilpackError: one cannot be compiled, or launched by a package.
         """
         names = [f"{function}_dispatch_{ordinal}_{k.name}" for ordinal, k in enumerate(captured)]
@@ -61,7 +63,12 @@ class ProgramKernels:
         for content, name, source in zip(contents, names, sources, strict=True):
             if content not in self._by_content:
                 own.setdefault(content, (name, source))
-        compiled = self.compiler.compile([source for _, source in own.values()])
+        try:
+            compiled = self.compiler.compile([source for _, source in own.values()])
+        except ResourceError as error:
+            kernel = captured[symbols.index(error.kernel_name)]
+            error.another = self.unfit.add(kernel.tuner, kernel.config)
+            raise
         made = {
             content: ProgramKernel(program_kernel(name, lowered), source, lowered)
             for (content, (name, source)), lowered in zip(own.items(), compiled, strict=True)

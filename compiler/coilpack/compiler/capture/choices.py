@@ -72,6 +72,27 @@ def matmul_cycles(tile: Tile, m: int, n: int, k: int, batch: int, itemsize: int,
     return waves * (_MEMORY_LATENCY + steps * step + epilogue)
 
 
+class UnfitConfigs:
+    """Configurations of generated kernels that turned out to need more than the target has."""
+
+    def __init__(self) -> None:
+        self._found: set[tuple[str, str, str]] = set()
+
+    def add(self, tuner: Any, config: Any) -> bool:
+        """Adds one; returns whether the kernel has another that is not among them."""
+        self._found.add(self._key(tuner, config))
+        return any(not self.holds(tuner, other) for other in tuner.configs)
+
+    def holds(self, tuner: Any, config: Any) -> bool:
+        """Whether it is one of them."""
+        return self._key(tuner, config) in self._found
+
+    @staticmethod
+    def _key(tuner: Any, config: Any) -> tuple[str, str, str]:
+        # A kernel is generated anew in each attempt, with the same source.
+        return tuner.fn.src, str(tuner.triton_meta["signature"]), str(config)
+
+
 class StaticChoices(compat.InductorChoices):
     """Inductor's choice handler with a cost model in place of its benchmarks.
 
@@ -79,12 +100,23 @@ class StaticChoices(compat.InductorChoices):
         target: whose multiprocessors and shared memory count.
         shared_memory_budget: bytes of shared memory that a template may be expected to take; lowered by the caller when
             a kernel turned out to need more than the target has.
+        unfit: configurations that are not chosen; None for none such.
     """
 
-    def __init__(self, target: Target, shared_memory_budget: int) -> None:
+    def __init__(self, target: Target, shared_memory_budget: int, unfit: UnfitConfigs | None = None) -> None:
         super().__init__()
         self._target = target
         self._budget = shared_memory_budget
+        self._unfit = unfit or UnfitConfigs()
+
+    def config_of(self, tuner: Any) -> Any:
+        """The configuration to compile a generated kernel with, as `ordered_configs` prefers them.
+
+        Raises:
+            UnsupportedError: the kernel has none.
+        """
+        configs = ordered_configs(tuner, self._target)
+        return next((config for config in configs if not self._unfit.holds(tuner, config)), configs[0])
 
     def uuid(self) -> str:
         """Identifies the policy in Inductor's caches."""
@@ -198,15 +230,6 @@ def _halvings(config: Any) -> list[Any]:
             found.append(dataclasses.replace(last, **halved))
         else:
             return found
-
-
-def choose_config(tuner: Any, target: Target) -> Any:
-    """The configuration of a captured kernel with the least estimated time; among equals Inductor's first.
-
-    Raises:
-        UnsupportedError: the kernel has none.
-    """
-    return ordered_configs(tuner, target)[0]
 
 
 def ordered_configs(tuner: Any, target: Target) -> list[Any]:

@@ -17,12 +17,11 @@ from typing import Any, NoReturn
 import torch
 
 from coilpack.compiler import _torch_compat as compat
-from coilpack.compiler.capture.choices import StaticChoices, choose_config
+from coilpack.compiler.capture.choices import StaticChoices
 from coilpack.compiler.capture.grid import launch_grid
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import first_known, source_location
-from coilpack.compiler.targets import Target
 from coilpack.runtime.errors import CoilpackError, UnsupportedError
 from coilpack.runtime.program.expr import Expr
 
@@ -81,16 +80,16 @@ def random_seeds(count: int) -> None:
     raise AssertionError(f"random_seeds nodes are data ({count})")
 
 
-def run_inductor(retraced: Retraced, target: Target, choices: StaticChoices) -> HostGraph:
+def run_inductor(retraced: Retraced, choices: StaticChoices) -> HostGraph:
     """Compiles the retraced graph with Inductor up to its host program.
 
-    Must run inside `offline.target_device(target)`.
+    Must run inside `offline.target_device` of the target that the choices are for.
 
     Raises:
         UnsupportedError: an operation does not become a Triton kernel; names the operation and its source line.
     """
     _keep_output_layouts(retraced.graph_module.graph)
-    sink = _Sink(target)
+    sink = _Sink(choices)
     with (
         _wrapper_installed(sink),
         compat.V.set_choices_handler(choices),
@@ -152,7 +151,7 @@ def _explain(error: Exception, graph: torch.fx.Graph) -> CoilpackError:
 class _Sink:
     """What one capture collects."""
 
-    target: Target
+    choices: StaticChoices
     kernels: dict[str, CapturedKernel] = field(default_factory=dict)
     result: HostGraph | None = None
 
@@ -289,7 +288,7 @@ class _Converter(compat.FxConverter):
         namespace: dict[str, Any] = {"async_compile": _KernelLoader()}
         exec(code, namespace)  # noqa: S102 (Inductor's own output, as torch runs it)
         tuner = namespace[kernel_name]
-        config = choose_config(tuner, self.sink.target)
+        config = self.sink.choices.config_of(tuner)
         self.sink.kernels[kernel_name] = CapturedKernel(kernel_name, tuner, config)
         return tuner
 

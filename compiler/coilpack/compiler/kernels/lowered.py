@@ -18,7 +18,12 @@ class ResourceError(CoilpackError):
         resource: what it is: `shared memory`, with the unit in `unit`.
         needed: how much it asks for.
         limit: how much a block may have on the target.
+
+    Attributes:
+        another: whether another configuration of the kernel is left to try; set by who knows them.
     """
+
+    another = False
 
     def __init__(self, kernel_name: str, resource: str, needed: int, limit: int, unit: str, target: str) -> None:
         self.kernel_name, self.resource, self.needed, self.limit = kernel_name, resource, needed, limit
