@@ -11,6 +11,7 @@ from program_samples import READ, WRITE, pointer
 from runtime_samples import SCALE, executable, scale
 
 from coilpack.runtime import load_executable, to_device
+from coilpack.runtime import open as open_program
 from coilpack.runtime.arrays import DeviceArray
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError, InvalidFileError, TargetMismatchError
@@ -48,6 +49,12 @@ def test_the_grid_is_the_rule_s(tmp_path, device):
         function.launch(None, [x, y, 0.5, 0])
     assert [config.grid for config in seen] == [(2, 1, 1), (7, 1, 1), (0, 1, 1)]
     assert not any(config.cooperative for config in seen)
+
+
+def test_a_package_of_kernels_has_no_function_to_call(tmp_path, device):
+    program = open_program(write(tmp_path / "k.coil", RULED), device)
+    with program, pytest.raises(InputError, match="holds kernels and no function; launch them by load_executable"):
+        program(1)
 
 
 def test_a_cooperative_kernel_is_launched_as_one(tmp_path, device):

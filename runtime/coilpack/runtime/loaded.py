@@ -93,7 +93,7 @@ class LoadedProgram:
         """The name of the function that a call means.
 
         Raises:
-            InputError: none is named, and there are several functions and no `main`.
+            InputError: none is named, and there are no or several functions and no `main`.
         """
         if function is not None:
             return function
@@ -102,6 +102,8 @@ class LoadedProgram:
         names = [signature.name for signature in self.program.signatures]
         if len(names) == 1:
             return names[0]
+        if not names:
+            raise InputError(f"{self.file} holds kernels and no function; launch them by load_executable")
         raise InputError(f"{self.file} has {len(names)} functions: say which one by function=, of {', '.join(names)}")
 
     def callee(self, function: str | None) -> Callee:
