@@ -55,7 +55,8 @@ try:
     from torch._inductor.compile_fx import _recursive_joint_graph_passes, compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.exc import InductorError
-    from torch._inductor.ir import RandomSeeds, ShapeAsConstantBuffer, TensorBox
+    from torch._inductor.ir import FlexibleLayout, RandomSeeds, ShapeAsConstantBuffer, TensorBox
+    from torch._inductor.lowering import lowerings
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
     from torch._inductor.utils import LineContext
     from torch._inductor.virtualized import V
@@ -125,6 +126,7 @@ __all__ = [
     "WrapperLine",
     "call_triton_kernel",
     "compile_fx_inner",
+    "contiguous_strides",
     "cuda_device_guard",
     "decompositions_of",
     "device_codegens",
@@ -138,6 +140,7 @@ __all__ = [
     "init_backend_registration",
     "is_unbacked",
     "joint_graph_passes",
+    "lowerings",
     "make_fx",
     "memory_identity",
     "pt2_package",
@@ -151,6 +154,7 @@ __all__ = [
 ]
 
 empty_block_mask = _create_empty_block_mask
+contiguous_strides = FlexibleLayout.contiguous_strides
 joint_graph_passes = _recursive_joint_graph_passes
 
 

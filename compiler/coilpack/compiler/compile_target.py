@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -32,6 +33,7 @@ from coilpack.compiler.weights import Weights
 from coilpack.runtime.program import ir
 
 Progress = Callable[[str], None]
+Matmul = Literal["triton", "cublaslt"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,13 @@ class TargetOptions:
         ptx_version: the PTX ISA version to write; None for the target's default.
         float32_matmul_precision: as `torch.set_float32_matmul_precision` takes it: `highest` multiplies in IEEE
             float32, `high` in TF32.
+        matmul: what multiplies matrices: `triton` takes kernels, `cublaslt` calls the library when the program runs.
     """
 
     image_kinds: tuple[ir.ImageKind, ...] = (ir.ImageKind.PTX, ir.ImageKind.CUBIN)
     ptx_version: PtxVersion | None = None
     float32_matmul_precision: str = "highest"
+    matmul: Matmul = "triton"
 
 
 def compile_target(
@@ -90,7 +94,7 @@ def compile_target(
         state = State(frozenset().union(*map(mutated_state, functional.values())), weights)
         places = {name: _places(name, program, weights, state) for name, program in programs.items()}
         functions = [
-            _Function(name, program, functional.pop(name), places[name], weights, kernels, progress).compile()
+            _Function(name, program, functional.pop(name), places[name], weights, options, kernels, progress).compile()
             for name, program in programs.items()
         ]
         compiled = kernels.finish()
@@ -128,6 +132,7 @@ class _Function:
     functional: torch.export.ExportedProgram | None  # made already, for the first attempt; tracing uses it up
     tensors: Mapping[str, Binding]
     weights: Weights
+    options: TargetOptions
     kernels: ProgramKernels
     progress: Progress
 
@@ -158,10 +163,16 @@ class _Function:
         self.progress(f"{self.name}: tracing for {self.target.name}")
         program, self.functional = self.functional or functionalise(self.program, self.name), None
         interface = read_interface(program, self.name, self.tensors)
+        library_products = self.options.matmul == "cublaslt"
         retraced = retrace(
-            program, mutations=interface.mutations, results=interface.results, fuse_attention=fuse_attention
+            program,
+            mutations=interface.mutations,
+            results=interface.results,
+            fuse_attention=fuse_attention,
+            library_products=library_products,
         )
-        host = run_inductor(retraced, StaticChoices(self.target, budget, self.kernels.unfit))
+        choices = StaticChoices(self.target, budget, self.kernels.unfit, library_products=library_products)
+        host = run_inductor(retraced, choices)
         interface = read_interface(program, self.name, self.tensors)  # sizes that turned out equal are one by now
         sizes = retraced.fake_mode.shape_env
         signature = with_sizes(interface.signature(self.name), self.program, retraced.named_inputs, sizes)

@@ -29,6 +29,7 @@ from coilpack.runtime.program.text import print_program
 
 Emit = Literal["coil", "cda1", "text"]
 ImageChoice = Literal["ptx", "cubin", "both"]
+MatmulChoice = Literal["triton", "cublaslt"]
 
 _IMAGE_KINDS: Mapping[ImageChoice, tuple[ir.ImageKind, ...]] = {
     "ptx": (ir.ImageKind.PTX,),
@@ -49,6 +50,8 @@ class CompileOptions:
         jobs: how many processes may compile at once; None for the number of processors.
         cache: folder of the cache; None for none.
         float32_matmul_precision: `highest` for IEEE float32 products, `high` for TF32.
+        matmul: `triton` compiles products of matrices with what surrounds them; `cublaslt` leaves them to NVIDIA's
+            library, which whoever runs the package then needs.
     """
 
     targets: Sequence[str] = ("sm_80",)
@@ -58,6 +61,7 @@ class CompileOptions:
     jobs: int | None = None
     cache: Path | None = None
     float32_matmul_precision: str = "highest"
+    matmul: MatmulChoice = "triton"
 
     @classmethod
     def cached(cls, **options: Any) -> CompileOptions:
@@ -118,6 +122,7 @@ def compile_package(
             _IMAGE_KINDS[options.image],
             options.ptx_version,
             options.float32_matmul_precision,
+            options.matmul,
             options.cache,
             Path(scratch),
             progress,
@@ -289,6 +294,7 @@ def _bundle_key(work: Work, target: Target) -> str:
         images=[kind.name for kind in work.image_kinds],
         ptx_version=work.ptx_version,
         float32_matmul_precision=work.float32_matmul_precision,
+        matmul=work.matmul,
         versions={name: version(name) for name in ("torch", "triton")},
         compiler=_own_code(),
     )

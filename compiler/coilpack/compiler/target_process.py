@@ -33,6 +33,7 @@ class Work:
         image_kinds: which forms of the kernels to make.
         ptx_version: as `8.4`; None for each target's default.
         float32_matmul_precision: `highest` or `high`.
+        matmul: `triton` or `cublaslt`.
         cache: folder of the cache of kernels; None for none.
         scratch: a folder for what is needed only meanwhile.
         progress: called with short messages, from several threads.
@@ -43,6 +44,7 @@ class Work:
     image_kinds: tuple[ir.ImageKind, ...]
     ptx_version: str | None
     float32_matmul_precision: str
+    matmul: str
     cache: Path | None
     scratch: Path
     progress: Progress
@@ -135,6 +137,7 @@ def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -
         "image_kinds": [kind.name for kind in work.image_kinds],
         "ptx_version": work.ptx_version,
         "float32_matmul_precision": work.float32_matmul_precision,
+        "matmul": work.matmul,
         "jobs": jobs,
         "cache": str(work.cache) if work.cache else None,
         "output": str(output),

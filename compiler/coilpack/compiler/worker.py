@@ -44,6 +44,7 @@ def _compile(request: Mapping[str, Any], progress: Callable[[str], None]) -> Non
             tuple(ir.ImageKind[kind] for kind in request["image_kinds"]),
             parse_ptx_version(request["ptx_version"]) if request["ptx_version"] else None,
             request["float32_matmul_precision"],
+            request["matmul"],
         ),
         jobs=request["jobs"],
         cache=Cache(Path(request["cache"])) if request["cache"] else None,

@@ -17,7 +17,7 @@ from coilpack.cli.terminal import progress_printer
 from coilpack.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from coilpack.compiler.driver import CompileOptions, CompileReport, Emit, ImageChoice
+    from coilpack.compiler.driver import CompileOptions, CompileReport, Emit, ImageChoice, MatmulChoice
 
 _FUNCTION = "main"
 _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the output's suffix
@@ -58,6 +58,13 @@ _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the outpu
 @click.option("--ptx-version", metavar="N", help="PTX ISA version to write, as 8.4; older drivers take older ones.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes at a time (default: one a processor).")
 @click.option("--tf32", is_flag=True, help="Multiply float32 matrices in TF32 instead of IEEE float32.")
+@click.option(
+    "--matmul",
+    type=click.Choice(["triton", "cublaslt"]),
+    default="triton",
+    show_default=True,
+    help="What multiplies matrices: kernels of the package, or NVIDIA's library, called when it runs.",
+)
 @click.option("--signature", metavar="ITEMS", help='Of a Triton function, as "*fp32:16, *fp32, i32, 128".')
 @click.option("--grid", metavar="SIZES", help='Its workgroups, as "cdiv(n, 128), 1, 1"; else each launch says them.')
 @click.option("--num-warps", type=click.IntRange(min=1), metavar="N", help="Its warps (default: its tuner's, or 4).")
@@ -73,6 +80,7 @@ def command(
     ptx_version: str | None,
     jobs: int | None,
     tf32: bool,
+    matmul: MatmulChoice,
     signature: str | None,
     grid: str | None,
     num_warps: int | None,
@@ -109,6 +117,7 @@ def command(
         jobs=jobs,
         cache=None if no_cache else default_directory(),
         float32_matmul_precision="high" if tf32 else "highest",
+        matmul=matmul,
     )
     with _orderly_end(), progress_printer() as progress:
         if source is not None and (signature is not None or source.endswith(".py")):

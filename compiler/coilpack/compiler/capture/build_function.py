@@ -11,6 +11,7 @@ import torch
 from coilpack.compiler.capture.array_types import array_type, span_nbytes, tensor_type
 from coilpack.compiler.capture.bindings import Binding, GlobalRef, WeightRef
 from coilpack.compiler.capture.host_graph import HostGraph, dispatch, random_seeds
+from coilpack.compiler.capture.library_calls import library_product
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
@@ -139,6 +140,28 @@ class _Builder:
         self.operations.append(ir.RandomSeeds(value, drawn * _PHILOX_STEP))
         self.define(node, value)
 
+    def product(self, node: torch.fx.Node) -> None:
+        target, lhs, rhs = (self.values[n] for n in node.args[:3])  # type: ignore[index]
+        source, alpha, beta, tf32 = node.args[3:]
+        addend = self.broadcast(self.values[source], target) if isinstance(source, torch.fx.Node) else None
+        numbers: Any = {"alpha": alpha, "beta": beta, "tf32": tf32}
+        self.operations.append(ir.Matmul(target, lhs, rhs, addend, **numbers))
+
+    def broadcast(self, source: ir.Value, target: ir.Value) -> ir.Value:
+        """`source` with the shape of `target`, along whose other dimensions it does not move."""
+        if source.type.shape == target.type.shape:
+            return source
+        shape, strides = source.type.shape, source.type.strides
+        missing = len(target.type.shape) - len(shape)
+        moves = [
+            0 if old == 1 and new != 1 else stride
+            for old, new, stride in zip(shape, target.type.shape[missing:], strides, strict=True)
+        ]
+        wide = ir.TensorType(source.type.dtype, target.type.shape, (0,) * missing + tuple(moves))
+        value = ir.Value(f"{target.name}_addend", wide)
+        self.operations.append(ir.View(value, source))
+        return value
+
     def launch(self, node: torch.fx.Node) -> None:
         name, grid, operands = node.args
         bound = self.kernels[str(name)]
@@ -175,4 +198,5 @@ _HANDLERS: Mapping[Any, Callable[[_Builder, torch.fx.Node], None]] = {
     torch.ops.aten.zero_.default: _Builder.zero,
     dispatch: _Builder.launch,
     random_seeds: _Builder.random_seeds,
+    library_product: _Builder.product,
 }

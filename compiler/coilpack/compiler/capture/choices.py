@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.capture.library_calls import OPERATIONS
 from coilpack.compiler.targets import Target
 from coilpack.runtime.errors import UnsupportedError
 
@@ -101,13 +102,22 @@ class StaticChoices(compat.InductorChoices):
         shared_memory_budget: bytes of shared memory that a template may be expected to take; lowered by the caller when
             a kernel turned out to need more than the target has.
         unfit: configurations that are not chosen; None for none such.
+        library_products: leave products of matrices to a library instead of taking a template for them.
     """
 
-    def __init__(self, target: Target, shared_memory_budget: int, unfit: UnfitConfigs | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        shared_memory_budget: int,
+        unfit: UnfitConfigs | None = None,
+        *,
+        library_products: bool = False,
+    ) -> None:
         super().__init__()
         self._target = target
         self._budget = shared_memory_budget
         self._unfit = unfit or UnfitConfigs()
+        self.library_products = library_products
 
     def config_of(self, tuner: Any) -> Any:
         """The configuration to compile a generated kernel with, as `ordered_configs` prefers them.
@@ -120,7 +130,7 @@ class StaticChoices(compat.InductorChoices):
 
     def uuid(self) -> str:
         """Identifies the policy in Inductor's caches."""
-        return f"coilpack-{self._target.name}-{self._budget}"
+        return f"coilpack-{self._target.name}-{self._budget}-{self.library_products}"
 
     def _finalize_template_configs(
         self,
@@ -134,6 +144,12 @@ class StaticChoices(compat.InductorChoices):
             template_choices, kernel_inputs, templates, op_name, kwarg_overrides
         )
         tiled = [c for c in choices if "BLOCK_M" in c.params.to_kwargs()]
+        if self.library_products:
+            # Templates and library are asked for in separate calls; one choice in all leaves nothing to benchmark.
+            others = [c for c in choices if c not in tiled]
+            if op_name in OPERATIONS:
+                return others[:1]
+            choices = tiled
         if not tiled:
             return choices
         return [self._best(tiled, kernel_inputs, op_name)]

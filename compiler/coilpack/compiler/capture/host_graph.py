@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -19,6 +19,7 @@ import torch
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.choices import StaticChoices
 from coilpack.compiler.capture.grid import launch_grid
+from coilpack.compiler.capture.library_calls import is_product, library_product, product_arguments, sums_apart
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import first_known, source_location
@@ -90,10 +91,12 @@ def run_inductor(retraced: Retraced, choices: StaticChoices) -> HostGraph:
     """
     _keep_output_layouts(retraced.graph_module.graph)
     sink = _Sink(choices)
+    settings = {**_SETTINGS, "max_autotune_gemm_backends": "ATEN,TRITON"} if choices.library_products else _SETTINGS
     with (
         _wrapper_installed(sink),
+        sums_apart() if choices.library_products else nullcontext(),
         compat.V.set_choices_handler(choices),
-        compat.inductor_config.patch(**_SETTINGS),
+        compat.inductor_config.patch(**settings),
         compat.V.set_fake_mode(retraced.fake_mode),
         retraced.fake_mode,
         torch.no_grad(),
@@ -314,7 +317,12 @@ class _Converter(compat.FxConverter):
             self.buffer_to_node[out_ir_node.codegen_reference()] = seeds
             self.gm.graph.erase_node(allocated)
             return
-        self._refuse(kernel)
+        if not (self.sink.choices.library_products and is_product(kernel)):
+            self._refuse(kernel)
+        inputs = tuple(self._generate_buffer(node) for node in kernel.inputs)
+        arguments = product_arguments(kernel, inputs, bool(torch.backends.cuda.matmul.allow_tf32))
+        target = self.buffer_to_node[out_ir_node.codegen_reference()]
+        self.gm.graph.call_function(library_product, (target, *arguments))
 
     def _generate_fallback_call(self, ir_node: Any, args: Any = None, kwargs: Any = None) -> None:  # noqa: ARG002
         self._refuse(ir_node)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from coilpack.compiler import _torch_compat as compat
-from coilpack.compiler.capture import control_flow, decompositions, random_decompositions
+from coilpack.compiler.capture import control_flow, decompositions, library_calls, random_decompositions
 from coilpack.compiler.capture.bindings import Mutation
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import source_location
@@ -47,6 +47,7 @@ def retrace(
     mutations: Sequence[Mutation] = (),
     results: Sequence[int],
     fuse_attention: bool,
+    library_products: bool = False,
 ) -> Retraced:
     """Traces `program` on fake CUDA tensors.
 
@@ -55,6 +56,7 @@ def retrace(
         mutations: inputs that get a new value at the end, in place.
         results: the numbers of the program's results that the graph returns.
         fuse_attention: attention becomes one flex-attention kernel where its shapes allow; otherwise plain arithmetic.
+        library_products: products of matrices are kept as they are for a library.
 
     Raises:
         UnsupportedError: an operation cannot be traced; names it and its source line.
@@ -75,6 +77,8 @@ def retrace(
             return _update(arguments, tracer.run(*arguments), mutations, results)
 
         table = {**compat.select_decomp_table(), **decompositions.TABLE, **random_decompositions.TABLE}
+        if library_products:
+            table |= library_calls.DECOMPOSITIONS
         traced = compat.make_fx(run, decomposition_table=table)(*inputs)
     named = {str(node.target): value for node, value in zip(placeholders, inputs, strict=True)}
     return Retraced(traced, inputs, named, mode)
