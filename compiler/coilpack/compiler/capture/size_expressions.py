@@ -227,7 +227,10 @@ def _guard_excess(guard: ir.Guard) -> Expr:
 
 
 def _negated(expr: Any) -> Any:
-    return sympy.Not(expr, evaluate=True) if not isinstance(expr, sympy.Rel) else expr.negated
+    if isinstance(expr, sympy.And | sympy.Or):
+        parts = map(_negated, expr.args)
+        return sympy.Or(*parts) if isinstance(expr, sympy.And) else sympy.And(*parts)
+    return expr.args[0] if isinstance(expr, sympy.Not) else expr.negated
 
 
 def _whole_sides(expr: sympy.Rel) -> tuple[sympy.Expr, sympy.Expr]:
