@@ -20,6 +20,7 @@ from torch.export import Dim  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
+from coilpack.runtime.errors import InputError  # noqa: E402
 
 SIZES = (4, 1, 0, 7, 16, 32)
 
@@ -164,3 +165,40 @@ def test_one_package_computes_what_torch_computes_for_many_sizes(name: str, devi
                     continue
                 assert actual.shape == tuple(want.shape), f"size {size}"
                 np.testing.assert_allclose(actual.numpy(), want.numpy(), rtol=1e-4, atol=1e-5, err_msg=f"size {size}")
+
+
+class _Folded(torch.nn.Module):
+    """Rows whose width must be a multiple of 4, which is checked in the model and follows from it."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        assert x.shape[1] % 4 == 0
+        return x.view(x.shape[0], -1, 4).sum(-1) + y
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_call_that_breaks_a_condition_of_the_model_is_refused(saved: bool, tmp_path: Path) -> None:
+    rows = Dim("rows", min=3, max=10)
+    shapes = ({0: rows, 1: Dim.AUTO}, {0: rows})
+    _, path = _package(Row(_Folded, shapes, lambda n: (_rows(n, 8), _rows(n, 1)), saved=saved), tmp_path)
+    with runtime.open(path, device="emulator") as program:
+        assert program(np.ones((4, 12), np.float32), np.ones((4, 1), np.float32)).shape == (4, 3)
+        for x, y, message in (
+            ((4, 10), (4, 1), r"argument 0 \('x'\).*dimension 1 .* is 10; it must be a multiple of 4"),
+            ((2, 12), (2, 1), r"dimension 0 .* is 2; it must be 3 to 10"),
+            ((11, 12), (11, 1), r"dimension 0 .* is 11; it must be 3 to 10"),
+            ((4, 12), (5, 1), r"argument 1 \('y'\)"),
+        ):
+            with pytest.raises(InputError, match=message):
+                program(np.ones(x, np.float32), np.ones(y, np.float32))
+
+
+def test_an_integer_that_the_model_compares_with_a_size_must_equal_it(tmp_path: Path) -> None:
+    row = Row(
+        lambda: models.Lambda(lambda x, n: x.reshape(n, -1) * n), ({0: _N}, Dim.DYNAMIC), lambda n: (_rows(n, 4), n)
+    )
+    _, path = _package(row, tmp_path)
+    with runtime.open(path, device="emulator") as program:
+        x = np.ones((6, 4), np.float32)
+        np.testing.assert_array_equal(program(x, 6).numpy(), 6 * x)
+        with pytest.raises(InputError, match="argument 1"):
+            program(x, 7)

@@ -188,7 +188,7 @@ def forget_missing_triton() -> None:
 def symbolic_size(shape_env: Any, name: str) -> Any:
     """The size of torch's that the symbol `name` stands for."""
     symbol = next(known for known in shape_env.var_to_range if known.name == name)
-    return shape_env.create_symintnode(symbol, hint=int(shape_env.size_hint(symbol)))
+    return shape_env.create_symintnode(symbol, hint=None)
 
 
 def size_hint(size: Any) -> int:
