@@ -58,7 +58,8 @@ def test_no_cache_leaves_none_behind(tmp_path, capsys) -> None:
         ([SQUARE, "--emit", "cda1", "--target", "sm_80,sm_90"], "one target"),
         ([f"{MODEL}:cube"], "cube"),
         (["none.pt2"], "none.pt2"),
-        ([str(MODEL)], "neither a .pt2 file nor module.py:callable"),
+        ([str(MODEL)], "a model is named as module.py:callable"),
+        ([str(MODEL.parents[2] / "README.md")], "neither a .pt2 file nor module.py:callable"),
     ],
 )
 def test_wrong_requests_are_one_line_and_write_nothing(tmp_path, arguments: list[str], words: str, capsys) -> None:
