@@ -41,6 +41,13 @@ def test_a_fused_expression_is_one_dispatch_with_an_output_of_its_own() -> None:
     assert (source.access, target.access) == (ir.Access.READ, ir.Access.WRITE)
 
 
+def test_a_dispatch_says_which_line_of_the_model_it_comes_from_whatever_the_folder() -> None:
+    (dispatch,) = _operations(_function("pointwise"), ir.Dispatch)
+    name, line = dispatch.location.split(":")
+    assert name == "small_models.py"
+    assert "function(*args)" in inspect.getsource(models).splitlines()[int(line) - 1]
+
+
 def test_kernels_are_named_after_function_ordinal_and_inductors_name() -> None:
     bundle = compile_in_process({"my$function": export(*models.MODELS["pointwise"]())})
     (kernel,) = bundle.program.targets[0].kernels

@@ -83,7 +83,10 @@ class _Builder:
         handler = _HANDLERS.get(key)
         if handler is None:
             raise UnsupportedError(f"Inductor's host program calls {node.target}, which has no counterpart in the IR")
+        start = len(self.operations)
         handler(self, node)
+        if location := node.meta.get("location"):
+            self.operations[start:] = [replace(operation, location=location) for operation in self.operations[start:]]
 
     def define(self, node: torch.fx.Node, value: ir.Value) -> None:
         self.values[node] = value

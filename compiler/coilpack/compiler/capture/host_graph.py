@@ -22,7 +22,7 @@ from coilpack.compiler.capture.grid import launch_grid
 from coilpack.compiler.capture.library_calls import is_product, library_product, product_arguments, sums_apart
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.size_expressions import expression
-from coilpack.compiler.capture.source_location import first_known, source_location
+from coilpack.compiler.capture.source_location import first_known, portable_location, source_location
 from coilpack.runtime.errors import CoilpackError, UnsupportedError
 from coilpack.runtime.program.expr import Expr
 
@@ -240,13 +240,16 @@ class _Converter(compat.FxConverter):
 
     def generate(self) -> torch.fx.GraphModule:
         self._computed_sizes: dict[Any, Any] = {}
+        self._location = ""
         self._generate_graph_inputs()
         self._generate_graph_constants()
         self._generate_subgm_getattrs()
         for line in self.lines:
             if isinstance(line, compat.WrapperLine):
                 line.codegen_fx(self)(line)
-            elif not isinstance(line, compat.LineContext):
+            elif isinstance(line, compat.LineContext):
+                self._location = portable_location(line.context)
+            else:
                 raise UnsupportedError(f"Inductor's host program has a line of raw code: {str(line).strip()!r}")
         self.gm.graph.output(tuple(self._generate_buffer(node) for node in self.graph_outputs))
         return self.gm
@@ -299,7 +302,11 @@ class _Converter(compat.FxConverter):
         kernel = self.sink.kernels[line.kernel_name]
         operands, grid = _bind(kernel, self._lookup_args(line.call_args))
         launch: Any = (kernel.name, grid, operands)  # expressions are data like any other to torch
-        self.gm.graph.call_function(dispatch, launch)
+        self._located(self.gm.graph.call_function(dispatch, launch))
+
+    def _located(self, node: torch.fx.Node) -> torch.fx.Node:
+        node.meta["location"] = self._location
+        return node
 
     def _refuse(self, ir_node: Any) -> NoReturn:
         op = getattr(ir_node, "op_overload", None) or getattr(ir_node, "python_kernel_name", None) or type(ir_node)
@@ -312,7 +319,8 @@ class _Converter(compat.FxConverter):
         if isinstance(kernel, compat.RandomSeeds):
             # The seeds are there when the program runs, in memory of their own.
             allocated = self.buffer_to_node[out_ir_node.codegen_reference()]
-            seeds = self.gm.graph.call_function(random_seeds, (self._operand(kernel.get_size()[0]),))
+            count = self._operand(kernel.get_size()[0])
+            seeds = self._located(self.gm.graph.call_function(random_seeds, (count,)))
             allocated.replace_all_uses_with(seeds)
             self.buffer_to_node[out_ir_node.codegen_reference()] = seeds
             self.gm.graph.erase_node(allocated)
@@ -322,7 +330,7 @@ class _Converter(compat.FxConverter):
         inputs = tuple(self._generate_buffer(node) for node in kernel.inputs)
         arguments = product_arguments(kernel, inputs, bool(torch.backends.cuda.matmul.allow_tf32))
         target = self.buffer_to_node[out_ir_node.codegen_reference()]
-        self.gm.graph.call_function(library_product, (target, *arguments))
+        self._located(self.gm.graph.call_function(library_product, (target, *arguments)))
 
     def _generate_fallback_call(self, ir_node: Any, args: Any = None, kwargs: Any = None) -> None:  # noqa: ARG002
         self._refuse(ir_node)

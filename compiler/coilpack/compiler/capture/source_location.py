@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -15,6 +16,12 @@ def source_location(node: Any) -> str:
     frames = _FRAME.findall(getattr(node, "meta", {}).get("stack_trace") or "")
     in_files = [frame for frame in frames if not frame[0].startswith("<")]  # the others are code that torch made
     return ":".join(in_files[-1]) if in_files else UNKNOWN
+
+
+def portable_location(node: Any) -> str:
+    """The same with the file's name alone, so that it is the same on every machine; empty where none is kept."""
+    where = source_location(node)
+    return "" if where == UNKNOWN else Path(where).name
 
 
 def first_known(nodes: Iterable[Any]) -> str:
