@@ -327,10 +327,40 @@ def test_per_thread_streams_are_ordered_through_the_default_one(program, device)
     assert orders(device) == [(1, 2), (1, 2), (1, 7)]
 
 
+def test_a_result_of_a_per_thread_stream_can_be_read_in_any_thread(program, device):
+    assert program(X, BIAS, stream=2).stream == device.default_stream
+    assert to_device(X, device, stream=2).stream == device.default_stream
+
+
 def test_an_argument_of_another_stream_is_waited_for_and_given_back(program, device):
     x = to_device(X, device, stream=8)
     program(x, BIAS)
     assert orders(device) == [(8, 1), (1, 8)]
+
+
+def test_an_argument_is_given_back_where_the_call_fails(program, device):
+    x = to_device(X, device, stream=8)
+    with pytest.raises(InputError, match="bias"):
+        program(x, BIAS.astype(np.float64))
+    assert orders(device) == [(8, 1), (1, 8)]
+
+
+def test_a_result_in_the_memory_of_an_argument_stays_on_its_stream(program, device):
+    """There the memory is freed, and read by whoever has the argument: after all work on the result."""
+    cache = to_device(BIAS, device, stream=8)
+    updated, *_ = program(X, cache, function="update", stream=5)
+    device.log.clear()
+    again, *_ = program(X, updated, function="update", stream=6)
+    assert orders(device) == [(8, 6), (5, 6), (6, 8)]
+    assert (again.stream, again.address) == (8, cache.address)
+
+
+def test_results_in_the_memory_of_arguments_make_no_chain(program, device):
+    cache = to_device(BIAS, device)
+    owner = cache._owner
+    for _ in range(3):
+        cache, *_ = program(X, cache, function="update")
+    assert cache._owner is owner
 
 
 def test_many_threads(program):

@@ -13,7 +13,7 @@ from coilpack.runtime.devices.base import Device
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError, UnsupportedError
 from coilpack.runtime.layout import ArrayType, contiguous_strides
-from coilpack.runtime.streams import stream_handle
+from coilpack.runtime.streams import for_all_threads, stream_handle
 
 HostArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,6 +34,7 @@ class DeviceArray:
     Work on it is ordered by `stream`: whoever reads it on another stream waits for that one first, which the exchange
     protocols see to. Its memory returns to the device, in that stream's order, when nobody refers to it any more: the
     stream must live as long, and work that uses the array on other streams must be ordered before that by its owner.
+    A per-thread stream is remembered as the default one, which waits for it whatever thread the array comes to.
 
     Args:
         device: where it lies.
@@ -53,7 +54,7 @@ class DeviceArray:
         self._owner = owner
         self.address = address
         self.type = type_
-        self.stream = stream
+        self.stream = for_all_threads(stream, device)
         self.read_only = read_only
 
     def __repr__(self) -> str:
@@ -94,6 +95,15 @@ class DeviceArray:
         if not self.shape:
             raise TypeError("an array without dimensions has no len()")
         return self.shape[0]
+
+    def part(self, offset: int, type_: ArrayType) -> DeviceArray:
+        """Another array in its memory, `offset` bytes from its first element.
+
+        It is of the same stream: whoever uses one of them comes after those that use the other, and before the memory
+        is freed.
+        """
+        address, read_only = self.address + offset, self.read_only
+        return DeviceArray(self.device, self._owner, address, type_, self.stream, read_only=read_only)
 
     def numpy(self) -> HostArray:
         """A copy in host memory, once the array is ready; bf16 and fp8 have the dtypes of `ml_dtypes`.

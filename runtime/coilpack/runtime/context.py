@@ -21,7 +21,7 @@ from coilpack.runtime.plan import Base, Plan
 from coilpack.runtime.program import ir
 from coilpack.runtime.sizes import as_integer, check_shapes, solve_sizes, value_of
 from coilpack.runtime.staging import StagedArgument
-from coilpack.runtime.streams import stream_handle
+from coilpack.runtime.streams import for_all_threads, stream_handle
 
 Result = DeviceArray | int
 
@@ -29,7 +29,6 @@ _MAX_EXECUTORS = 128  # each stands for a function and one combination of sizes;
 _MAX_PREPARED = 10_000  # operations
 _SLACK = 4  # a block that grows with the sizes of calls takes a quarter more than it needs, to grow seldom
 _LEAST_SEEDS = 4096  # bytes
-_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: one handle, another stream in each thread
 
 
 class Snapshot:
@@ -151,16 +150,19 @@ class Context:
         ]
         shapes = [view if isinstance(view, int) else view.shape for view in views]
         sizes = {} if callee.fixed else solve_sizes(signature, shapes)
-        with self._lock:
-            executor = self._executor(callee.body, sizes, shapes)
-            with self._on(handle):
-                staged = program.stager.stage(views, executor.plan, handle, labels)
-                outputs = self._run(executor, staged, key, handle)
-        for view in views:
-            if isinstance(view, DeviceArray):
-                device.order(handle, view.stream)  # whoever uses or frees it there comes after this call
+        integers = _integers(signature, sizes) if callee.integers else ()
+        try:
+            with self._lock:
+                executor = self._executor(callee.body, sizes, shapes)
+                with self._on(handle):
+                    staged = program.stager.stage(views, executor.plan, handle, labels)
+                    outputs = self._run(executor, staged, key, handle)
+        finally:  # a call that fails may have queued some of its work
+            for view in views:
+                if isinstance(view, DeviceArray):
+                    device.order(handle, view.stream)  # whoever uses or frees it there comes after this call
         arrays = self._arrays(executor.plan, staged, outputs, handle)
-        results = _place_integers(signature, sizes, arrays) if callee.integers else arrays
+        results = _place_integers(integers, arrays) if integers else arrays
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run(self, executor: Executor, staged: Sequence[StagedArgument | None], seed: int, stream: int) -> list[Buffer]:
@@ -187,8 +189,7 @@ class Context:
             else:
                 argument = staged[reference.index]
                 assert argument is not None, "the verifier lets no integer be returned as an array"
-                source, address = argument.array, argument.array.address + reference.offset
-                results.append(DeviceArray(device, source, address, type_, stream, read_only=source.read_only))
+                results.append(argument.array.part(reference.offset, type_))
         return results
 
     # --- streams ---
@@ -202,7 +203,7 @@ class Context:
         try:
             yield
         finally:
-            self._stream = _for_all_threads(stream, device)  # the next call may come from another thread
+            self._stream = for_all_threads(stream, device)  # the next call may come from another thread
 
     # --- plans and memory ---
 
@@ -294,7 +295,7 @@ class Context:
         handle = stream_handle(stream, device)
         buffer = device.allocate(self._globals.nbytes, handle)
         self._change(handle, lambda _: device.copy(buffer.address, self._globals.address, buffer.nbytes, handle))
-        return Snapshot(self._program, buffer, _for_all_threads(handle, device))
+        return Snapshot(self._program, buffer, for_all_threads(handle, device))
 
     def restore(self, snapshot: Snapshot, *, stream: object = None) -> None:
         """Gives all globals the contents that they had when a snapshot was taken, of this or another context.
@@ -350,17 +351,15 @@ class Context:
             self.close()
 
 
-def _for_all_threads(stream: int, device: Device) -> int:
-    """A stream that waits for the work on `stream`, and is the same one in each thread."""
-    return device.default_stream if stream == _PER_THREAD_STREAM else stream  # the legacy stream waits for those
+def _integers(signature: ir.Signature, sizes: Mapping[str, int]) -> Sequence[int | None]:
+    """For each output the integer that it is, None for an array."""
+    return [None if output.value is None else value_of(output.value, signature, sizes) for output in signature.outputs]
 
 
-def _place_integers(signature: ir.Signature, sizes: Mapping[str, int], arrays: Sequence[DeviceArray]) -> list[Result]:
-    """All results in order: integers are computed from the sizes, arrays are taken in turn."""
+def _place_integers(integers: Sequence[int | None], arrays: Sequence[DeviceArray]) -> list[Result]:
+    """All results in order: where there is no integer, the next array."""
     left = iter(arrays)
-    return [
-        next(left) if output.value is None else value_of(output.value, signature, sizes) for output in signature.outputs
-    ]
+    return [next(left) if integer is None else integer for integer in integers]
 
 
 def _check_seed(signature: ir.Signature, seed: object) -> int:

@@ -6,6 +6,9 @@ from coilpack.runtime.devices.base import Device
 from coilpack.runtime.errors import InputError
 
 
+_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: one handle, another stream in each thread
+
+
 class _Held(int):
     """A handle that keeps the object it came from: arrays and programs that remember it keep the stream alive."""
 
@@ -42,3 +45,8 @@ def stream_handle(stream: object, device: Device) -> int:
             "__cuda_stream__ (CuPy: stream.ptr, torch: stream.cuda_stream)"
         )
     return stream or device.default_stream
+
+
+def for_all_threads(stream: int, device: Device) -> int:
+    """A stream that waits for the work on `stream`, and is the same one in each thread."""
+    return device.default_stream if stream == _PER_THREAD_STREAM else stream  # the legacy stream waits for those
