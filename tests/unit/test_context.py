@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 
 import numpy as np
@@ -297,6 +298,74 @@ def test_a_program_that_cannot_be_made_ready_leaves_nothing(device, monkeypatch)
     with pytest.raises(InputError, match="does not fit") as caught:
         Program(StatePackage(), device, "m.coil")
     assert caught.tb is not None  # all frames are still alive
+    assert not device.blocks
+    assert not any(module.open for module in device.modules)
+
+
+@pytest.mark.parametrize(
+    ("package", "refused"),
+    [
+        pytest.param(StatePackage(), 0, id="weights"),
+        pytest.param(StatePackage(), 1, id="globals"),
+        pytest.param(MemoryPackage(), 1, id="arena"),
+    ],
+)
+def test_a_program_without_enough_memory_leaves_nothing(device, monkeypatch, package, refused):
+    allocate, count = device.allocate, itertools.count()
+
+    def limited(nbytes, stream):
+        if nbytes and next(count) == refused:
+            raise DeviceError("no memory")
+        return allocate(nbytes, stream)
+
+    monkeypatch.setattr(device, "allocate", limited)
+    with pytest.raises(DeviceError, match="no memory") as caught:
+        Program(package, device, "m.coil")
+    assert caught.tb is not None  # all frames are still alive
+    assert not device.blocks
+    assert not any(module.open for module in device.modules)
+
+
+def test_weights_that_cannot_be_read_leave_nothing(device, monkeypatch):
+    package = StatePackage()
+    monkeypatch.setattr(package, "storage", {}.__getitem__)
+    with pytest.raises(KeyError) as caught:
+        Program(package, device, "m.coil")
+    assert caught.tb is not None
+    assert not device.blocks
+    assert not any(module.open for module in device.modules)
+
+
+def test_a_context_in_a_cycle_of_garbage_waits_for_its_work_first(device, monkeypatch):
+    program = Program(StatePackage(), device, "m.coil")
+    program.itself = program
+    program(X, function="accumulate", stream=5)
+    blocks, waited = len(device.blocks), []
+
+    def synchronize(stream):
+        waited.append((stream, len(device.blocks), all(module.open for module in device.modules)))
+
+    monkeypatch.setattr(device, "synchronize", synchronize)
+    del program
+    gc.collect()
+    assert waited == [(5, blocks, True)]
+    assert not device.blocks
+    assert not any(module.open for module in device.modules)
+
+
+def test_a_context_that_cannot_be_closed_keeps_none_open(device, monkeypatch):
+    program = Program(StatePackage(), device, "m.coil")
+    contexts = [program.new_context() for _ in range(3)]
+    for stream, context in enumerate(contexts, 5):
+        context(X, function="accumulate", stream=stream)
+
+    def synchronize(stream):
+        if stream == 6:
+            raise DeviceError("no such stream")
+
+    monkeypatch.setattr(device, "synchronize", synchronize)
+    with pytest.raises(DeviceError, match="no such stream"):
+        program.close()
     assert not device.blocks
     assert not any(module.open for module in device.modules)
 

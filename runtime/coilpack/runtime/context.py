@@ -30,6 +30,10 @@ _MAX_PREPARED = 10_000  # operations
 _SLACK = 4  # a block that grows with the sizes of calls takes a quarter more than it needs, to grow seldom
 _LEAST_SEEDS = 4096  # bytes
 
+# What open contexts use. In a cycle of garbage with its context, the collector might free it before it has the context
+# wait for its work; what is reachable from here is no garbage.
+_in_use: dict[int, object] = {}
+
 
 class Snapshot:
     """The state of a context at one moment; it does not change.
@@ -98,6 +102,7 @@ class Context:
         self._executors: dict[tuple[str, tuple[int, ...]], Executor] = {}
         self._arena, self._seeds = _Block(device), _Block(device)
         self._globals: Buffer = device.allocate(program.globals_nbytes, self._stream)
+        _in_use[id(self)] = program, self._executors, self._arena, self._seeds, self._globals
         program.initialize_globals(self._globals.address, self._stream)
 
     def __repr__(self) -> str:
@@ -337,6 +342,7 @@ class Context:
                 self._drop_executors()
                 for block in (self._arena, self._globals, self._seeds):
                     block.close()
+                del _in_use[id(self)]
 
     def __enter__(self) -> Context:
         return self

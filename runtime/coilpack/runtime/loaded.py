@@ -82,7 +82,11 @@ class LoadedProgram:
         self._copier = StridedCopier(device)
         self.stager = Stager(device, self._copier)
         self._modules, self.kernels = load_kernels(device, executable, self.target.kernels)
-        self._weights, self._weight_offsets = _upload_weights(package, device)
+        try:
+            self._weights, self._weight_offsets = _upload_weights(package, device)
+        except BaseException:
+            self._modules.close()
+            raise
 
     @property
     def weights_address(self) -> int:
@@ -199,7 +203,11 @@ def _upload_weights(package: Package, device: Device) -> tuple[Buffer, dict[str,
     offsets, total = _place({storage.name: storage.nbytes for storage in package.program.storages})
     stream = device.default_stream
     weights = device.allocate(total, stream)
-    for name, offset in offsets.items():
-        with package.storage(name) as data:
-            device.write(weights.address + offset, data, stream)
+    try:
+        for name, offset in offsets.items():
+            with package.storage(name) as data:
+                device.write(weights.address + offset, data, stream)
+    except BaseException:
+        weights.close()
+        raise
     return weights, offsets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from contextlib import closing
+from contextlib import ExitStack, closing
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -58,8 +58,9 @@ class Program:
         self._lock = threading.Lock()
         self._closed = False
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
-        self._default = self.new_context(graphs=graphs)
-        try:  # what can be prepared is ready before the first call
+        try:
+            self._default = self.new_context(graphs=graphs)
+            # What can be prepared is ready before the first call.
             self._default.prepare([body for body in self._loaded.target.functions if not body.signature.symbols])
         except BaseException:
             self.close()
@@ -146,11 +147,10 @@ class Program:
                 return
             self._closed = True
             contexts = list(self._contexts)
-        try:
+        with ExitStack() as last_to_first:  # one that fails keeps none from being closed
+            last_to_first.callback(self._loaded.close)
             for context in contexts:
-                context.close()
-        finally:
-            self._loaded.close()
+                last_to_first.callback(context.close)
 
     def __enter__(self) -> Program:
         return self

@@ -5,7 +5,6 @@ from __future__ import annotations
 from coilpack.runtime.devices.base import Device
 from coilpack.runtime.errors import InputError
 
-
 _PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: one handle, another stream in each thread
 
 
