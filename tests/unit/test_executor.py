@@ -133,30 +133,6 @@ def test_wide_fills_that_move_are_left_out(pattern):
     assert bound.read(arrays[2]) == words
 
 
-def overlapping():
-    """y = 2 x; z = y + x"""
-    x, y, z = values(x=F4, y=F4, z=F4)
-    steps = [ir.Dispatch(SCALE, (1, 1, 1), (x, y, 2.0, 4)), ir.Dispatch(ADD, (1, 1, 1), (y, x, z))]
-    return function([x, y, z], steps)
-
-
-def test_arguments_that_overlap_run_step_by_step():
-    bound = Bound(overlapping())
-    x, y, z = (bound.array(1, 2, 3, 4) for _ in range(3))
-    assert bound.run([x, y, z], []) == ["launch"] * 2
-    assert bound.run([x, y, z], []) == ["graph", "launch", "launch"]
-    assert bound.run([x, x, z], []) == ["launch"] * 2
-    assert bound.read(z) == [4, 8, 12, 16]
-    large = bound.array(1, 2, 3, 4, 5, 6)
-
-    class Part:
-        address = large.address + 8  # two elements further on
-
-    assert bound.run([large, Part, z], []) == ["launch"] * 2
-    assert bound.run([x, y, z], []) == ["graph", "launch", "launch"]
-    assert bound.read(z) == [6, 12, 18, 24]
-
-
 def test_arguments_that_are_only_read_may_overlap():
     x, y, z = values(x=F4, y=F4, z=F4)
     steps = [ir.Dispatch(ADD, (1, 1, 1), (x, y, z)), ir.Dispatch(ADD, (1, 1, 1), (z, y, z))]

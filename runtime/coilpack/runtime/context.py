@@ -339,10 +339,10 @@ class Context:
             try:
                 self._program.device.synchronize(self._stream)
             finally:
+                del _in_use[id(self)]
                 self._drop_executors()
                 for block in (self._arena, self._globals, self._seeds):
                     block.close()
-                del _in_use[id(self)]
 
     def __enter__(self) -> Context:
         return self

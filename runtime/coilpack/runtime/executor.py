@@ -65,8 +65,8 @@ class Executor:
         plan: what to run.
         kernels: the device's kernels by export name.
         memory: what its steps work on besides the arguments and outputs of a call.
-        graphs: run as a graph from the second time on. A plan of one step, one with a fill of 8 or 16 bytes that
-            moves, and a call whose written arguments overlap others run step by step all the same.
+        graphs: run as a graph from the second time on. A plan of one step, one of very many, and one with a fill of 8
+            or 16 bytes that moves run step by step all the same.
 
     Raises:
         InputError: a launch does not fit the device or its kernel.
@@ -97,7 +97,6 @@ class Executor:
         self._graphs = graphs and 1 < len(plan.steps) <= _MAX_GRAPH_STEPS and not any(map(_stays_direct, plan.steps))
         self._graph: Graph | None = None
         self._outdated: dict[int, None] = {}  # nodes whose addresses differ from those in the graph
-        self._overlapping = False
         self._ran = False
         self._stream = device.default_stream  # of the latest run
 
@@ -109,7 +108,8 @@ class Executor:
     def run(self, arguments: Sequence[int], outputs: Sequence[int], stream: int) -> None:
         """Queues all steps on `stream`, over the addresses of this call's arguments and outputs.
 
-        Where a number stands for an argument, its address is 0.
+        An argument that is written must share no byte with another. Where a number stands for an argument, its address
+        is 0.
 
         Raises:
             DeviceError: a step cannot be queued, or the graph cannot be built.
@@ -118,7 +118,7 @@ class Executor:
         with self._device.activate():
             if self._workspace is None:
                 self._reserve_workspace(stream)
-            if self._graphs and self._ran and not self._overlapping:
+            if self._graphs and self._ran:
                 self._current_graph().run(stream)
             else:
                 for step in self._steps:
@@ -127,33 +127,12 @@ class Executor:
         self._stream = stream
 
     def _patch(self, addresses: Sequence[int]) -> None:
-        arguments, moved = len(self.plan.arguments), False
         for slot, address in enumerate(addresses):
             if address != self._addresses[slot]:
                 self._addresses[slot] = address
-                moved = moved or slot < arguments
                 for number, operand, offset in self._patches[slot]:
                     self._nodes[number].set_address(operand, address + offset)
                     self._outdated[number] = None
-        if moved and self._graphs and self.plan.written:
-            self._overlapping = self._find_overlap()
-
-    def _find_overlap(self) -> bool:
-        """Whether an argument that is written shares memory with another: the graph's edges know nothing of that."""
-        spans = []
-        for index, type_ in enumerate(self.plan.arguments):
-            low, high = type_.extent
-            start, size = self._addresses[index], type_.dtype.itemsize
-            if start and high > low:
-                spans.append((start + low * size, start + high * size, index in self.plan.written))
-        spans.sort()
-        reached, reached_by_written = 0, 0  # where those before end
-        for begin, end, written in spans:
-            if begin < (reached if written else reached_by_written):
-                return True
-            reached = max(reached, end)
-            reached_by_written = max(reached_by_written, end if written else 0)
-        return False
 
     def _current_graph(self) -> Graph:
         """The graph, over the addresses of now."""
