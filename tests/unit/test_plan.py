@@ -228,6 +228,41 @@ def test_sizes_that_do_not_fit_memory():
     failing(lambda _: [odd], "at offset 5 do not fit", arena=4096, **common)
 
 
+def test_sizes_beyond_64_bits():
+    n, huge = Symbol("n"), ir.Value("h", tensor(DType.f32, Symbol("n"), Symbol("n")))
+    arguments, symbols = (("x", ir.INTEGER_TYPE),), (ir.SizeSymbol("n", 0, None, 0, 2**62),)
+    common = {"arguments": arguments, "symbols": symbols, "sizes": {"n": 2**62}}
+    nbytes, place = Binary(ExprKind.MUL, n, 4), ir.Value("p", tensor(DType.i8, 1))
+    failing(lambda _: [ir.Alloc(place, ir.AllocSpace.OUTPUT, nbytes)], f"it takes {2**64} bytes; the limit", **common)
+    failing(lambda _: [], f"'f': arena .* it takes {2**64} bytes; the limit is {2**63 - 1}", arena=nbytes, **common)
+    failing(lambda _: [ir.Alloc(huge, ir.AllocSpace.OUTPUT, n)], f"%h reaches over {2**126} bytes", **common)
+
+
+def test_strides_that_would_lead_before_the_start():
+    type_ = ir.TensorType(DType.f32, (Symbol("n"),), (Binary(ExprKind.ADD, 2, Binary(ExprKind.MUL, Symbol("n"), -1)),))
+    symbol = ir.SizeSymbol("n", 0, 0, 0, 9)
+
+    def plan(n):
+        return build_plan(body(lambda _: [ir.Return(())], arguments=(("x", type_),), symbols=(symbol,)), {"n": n}, {})
+
+    assert [plan(n).arguments[0].strides for n in (0, 1, 2)] == [(2,), (1,), (0,)]
+    with pytest.raises(InputError, match=r"with n = 3: %x has the strides \(-1,\); they must not be negative"):
+        plan(3)
+
+
+def test_copies_that_overlap():
+    n, half = Symbol("n"), tensor(DType.f32, 2)
+    first, second = ir.Value("a", half), ir.Value("b", half)
+    arguments, symbols = (("x", F4), ("n", ir.INTEGER_TYPE)), (ir.SizeSymbol("n", 1, None, 0, 2),)
+
+    def operations(x, _):
+        return [ir.View(first, x), ir.View(second, x, n), ir.Copy(first, second), ir.Return(())]
+
+    made = body(operations, arguments=arguments, outputs=(), symbols=symbols)
+    assert [len(build_plan(made, {"n": n}, {}).steps) for n in (0, 2)] == [0, 1]
+    failing(operations, "%a and %b overlap", arguments=arguments, outputs=(), symbols=symbols, sizes={"n": 1})
+
+
 def test_sizes_that_do_not_fit_kernels():
     kernel = ir.Kernel("k", (pointer(DType.f32, READ), ir.ScalarParameter(DType.i32)))
 

@@ -21,6 +21,7 @@ from coilpack.runtime.layout import ArrayType
 from coilpack.runtime.products import describe_product
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Expr, evaluate
+from coilpack.runtime.program.types import INT64_MAX
 from coilpack.runtime.steps import (
     Base,
     CopyStep,
@@ -125,7 +126,7 @@ class _Place(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """A type for the sizes at hand: its first and last byte are counted from its first element."""
+    """A type for the sizes at hand, and where its bytes begin and end, counted from its first element."""
 
     type: ArrayType
     low: int
@@ -166,7 +167,7 @@ class _Builder:
             whole = Range(Base.ARGUMENT, index, 0, type_.span_nbytes)
             self.places[value] = _Place(Reference(Base.ARGUMENT, index, 0), whole)
             self.alignments.append(type_.dtype.itemsize)
-        self.arena_nbytes = self.evaluate(self.function.arena_nbytes)
+        self.arena_nbytes = self.size(self.function.arena_nbytes)
         for operation in self.function.operations:
             self.operation = operation
             _HANDLERS[type(operation)](self, operation)
@@ -198,6 +199,13 @@ class _Builder:
         except ZeroDivisionError:
             self.fail("a size is divided by zero")
 
+    def size(self, expr: Expr) -> int:
+        """A number of bytes to allocate."""
+        nbytes = self.evaluate(expr)
+        if nbytes > INT64_MAX:
+            self.fail(f"it takes {nbytes} bytes; the limit is {INT64_MAX}")
+        return nbytes
+
     def facts_of(self, value: ir.Value) -> _Facts:
         facts = self.facts.get(id(value.type))
         if facts is None:
@@ -208,6 +216,10 @@ class _Builder:
             if any(size < 0 for size in type_.shape):
                 self.fail(f"%{value.name} has the shape {type_.shape}")
             low, high = (element * type_.dtype.itemsize for element in type_.extent)
+            if low < 0:  # nothing of an allocation lies before its start
+                self.fail(f"%{value.name} has the strides {type_.strides}; they must not be negative")
+            if high > INT64_MAX:
+                self.fail(f"%{value.name} reaches over {high} bytes; the limit is {INT64_MAX}")
             facts = self.facts[id(value.type)] = _Facts(type_, low, high)
         return facts
 
@@ -254,7 +266,7 @@ class _Builder:
         self.seeds_nbytes += -(-type_.span_nbytes // ir.ARENA_ALIGNMENT) * ir.ARENA_ALIGNMENT
 
     def alloc(self, operation: ir.Alloc) -> None:
-        nbytes, offset = self.evaluate(operation.nbytes), self.evaluate(operation.offset)
+        nbytes, offset = self.size(operation.nbytes), self.evaluate(operation.offset)
         if operation.space is ir.AllocSpace.OUTPUT:
             self.define_at(operation.result, Base.OUTPUT, 0, nbytes, index=len(self.output_nbytes))
             self.output_nbytes.append(nbytes)
@@ -356,6 +368,10 @@ class _Builder:
             self.fail(f"%{operation.source.name} has {nbytes} bytes, %{operation.target.name} has another size")
         source, target = self.places[operation.source], self.write(operation.target)
         if nbytes and source.reference != target.reference:
+            one, other = source.reference, target.reference
+            same = (one.base, one.index) == (other.base, other.index)
+            if same and abs(one.offset - other.offset) < nbytes:
+                self.fail(f"%{operation.source.name} and %{operation.target.name} overlap")
             self.steps.append(CopyStep(target.reference, source.reference, nbytes, (source.within,), (target.within,)))
 
     def fill(self, operation: ir.Fill) -> None:

@@ -19,7 +19,7 @@ from coilpack.runtime.program.types import INT64_MAX, INT64_MIN, MAX_RANK, TypeC
 from coilpack.runtime.program.verify_function import MAX_GRID, FunctionVerifier, OperationProblemError
 
 MAX_PARAMETERS = 4096  # of a kernel: the driver takes 32,764 bytes of parameters (CUDA C++ programming guide)
-MAX_POINTER_ALIGNMENT = 4096  # bytes
+MAX_POINTER_ALIGNMENT = ir.ARENA_ALIGNMENT  # bytes; no allocation is surely more aligned
 MAX_TARGETS = 256
 
 _TARGET_NAME = re.compile(r"sm_[1-9][0-9]{1,3}[af]?")
@@ -71,6 +71,9 @@ class _ProgramVerifier:
         storages = {storage.name: storage for storage in program.storages}
         for global_ in program.globals:
             self._global(global_, storages)
+        total = sum(global_.nbytes for global_ in program.globals)
+        if total > INT64_MAX:
+            self.fail("globals", f"they have {total} bytes in all; the limit is {INT64_MAX}", program.globals[-1])
         for signature in program.signatures:
             self._signature(signature)
         images = [(image.entry, target) for target in program.targets for image in target.images]

@@ -13,7 +13,7 @@ from coilpack.runtime.program.verify_matmul import matmul_problem
 
 MAX_GRID = (2**31 - 1, 65535, 65535)  # CUDA C++ programming guide, technical specifications
 MAX_OPERATIONS = 1_000_000
-MAX_SEEDS = 65536  # of one operation: each is computed on the host, at every call
+MAX_SEEDS = 65536  # of one function: they are computed on the host, at every call
 PHILOX_WORDS = 4  # that Philox4x32 makes at a time
 
 _SCALAR_RANGE: dict[DType, tuple[int, int]] = {
@@ -108,6 +108,7 @@ class FunctionVerifier:
         self.memory: dict[ir.Value, _Memory] = {}
         self._kernel_rules: dict[int, list[_PointerRule | DType]] = {}
         self.arena_nbytes: int | None = 0
+        self.seeds = 0  # drawn by the operations so far
         self.index = -1
 
     def fail(self, problem: str) -> NoReturn:
@@ -231,8 +232,9 @@ class FunctionVerifier:
         if value.type.dtype is not DType.i64 or len(value.type.shape) != 1 or not facts.dense or facts.nbytes is None:
             self.fail(f"%{value.name} must be a contiguous row of i64 whose length is constant")
         count = facts.nbytes // facts.itemsize
-        if count > MAX_SEEDS:
-            self.fail(f"it draws {count} seeds; the limit is {MAX_SEEDS}")
+        self.seeds += count
+        if self.seeds > MAX_SEEDS:
+            self.fail(f"the function draws {self.seeds} seeds; the limit is {MAX_SEEDS}")
         if not 0 <= offset < 2**64 or offset % PHILOX_WORDS:
             self.fail(f"its philox_offset is {offset}; it must be a multiple of {PHILOX_WORDS} below 2**64")
         if not self.function.signature.random:
