@@ -15,6 +15,8 @@ pytestmark = pytest.mark.compiler
 torch = pytest.importorskip("torch")
 
 import small_models as models  # noqa: E402
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
 from in_process import compile_in_process, write  # noqa: E402
 from torch.export import Dim  # noqa: E402
 from torch.nn import functional  # noqa: E402
@@ -118,6 +120,12 @@ MODELS: dict[str, Row] = {
         ({0: _N, 1: _M},),
         lambda n: (_rows(n, 5 + n),),
     ),
+    "sort": Row(
+        lambda: models.Lambda(lambda x: (*x.sort(-1), *x.topk(3, -1))),
+        ({0: _N},),
+        lambda n: (_rows(n, 9),),
+        sizes=(4, 1),
+    ),
     "returned_input": Row(
         lambda: models.Lambda(lambda x: (x, x[:, 1:], x.shape[0], None, x + 1)),
         ({0: _B},),
@@ -165,6 +173,29 @@ def test_one_package_computes_what_torch_computes_for_many_sizes(name: str, devi
                     continue
                 assert actual.shape == tuple(want.shape), f"size {size}"
                 np.testing.assert_allclose(actual.numpy(), want.numpy(), rtol=1e-4, atol=1e-5, err_msg=f"size {size}")
+
+
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256})], key=["n"])
+@triton.jit
+def scale_kernel(x, out, n, factor, BLOCK: tl.constexpr):  # noqa: N803 (constants are written in capitals)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * factor, mask=at < n)
+
+
+@torch.library.triton_op("test_dynamic::scale", mutates_args=())
+def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
+    out, n = torch.empty_like(x), x.numel()
+    torch.library.wrap_triton(scale_kernel)[lambda config: (triton.cdiv(n, config["BLOCK"]),)](x, out, n, factor)
+    return out
+
+
+def test_the_grid_of_a_users_kernel_follows_the_sizes(device, tmp_path: Path) -> None:
+    row = Row(lambda: models.Lambda(lambda x: scale(x + 1, 2.5)), ({0: _N, 1: _M},), lambda n: (_rows(n, 3 * n + 1),))
+    _, path = _package(row, tmp_path)
+    with runtime.open(path, device=device.name) as program:
+        for size in (4, 1, 0, 13):
+            (x,) = row.inputs(size)
+            np.testing.assert_allclose(program(x.numpy()).numpy(), ((x + 1) * 2.5).numpy(), rtol=1e-6)
 
 
 class _Folded(torch.nn.Module):
