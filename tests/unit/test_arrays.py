@@ -209,6 +209,12 @@ class Interface:
         self.__cuda_array_interface__ = fields | {"stream": None} | changed
 
 
+def test_a_scalar_is_a_copy_and_cannot_be_written():
+    number, array = np.float32(2), np.zeros(3, np.float32)
+    assert not as_device_view(number, HostDevice(), 1).flags.writeable
+    assert as_device_view(array, HostDevice(), 1).flags.writeable
+
+
 def test_taking_the_interface():
     device = CudaLike()
     owner = to_device(np.arange(12, dtype=np.float32), device)

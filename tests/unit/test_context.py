@@ -11,8 +11,10 @@ import pytest
 from runtime_samples import WEIGHTS, MemoryPackage, host_device
 from state_samples import OFFSETS, ROW, ZERO, StatePackage
 
+from coilpack.runtime import context
 from coilpack.runtime.arrays import to_device
 from coilpack.runtime.errors import DeviceError, InputError
+from coilpack.runtime.executor import Executor
 from coilpack.runtime.philox import random_seeds
 from coilpack.runtime.session import Program
 
@@ -255,6 +257,14 @@ def test_one_arena_serves_all_functions_of_fixed_sizes(device):
         assert context._arena.nbytes == 5000
 
 
+def test_no_more_functions_are_made_ready_than_are_kept(device, monkeypatch):
+    monkeypatch.setattr(context, "_MAX_EXECUTORS", 2)
+    made = []
+    monkeypatch.setattr(context, "Executor", lambda *given: made.append(given[1].name) or Executor(*given))
+    with Program(StatePackage(), device, "m.coil"):
+        assert made == ["accumulate", "state"]
+
+
 def test_a_dropped_context_frees_its_memory(program, device):
     blocks = len(device.blocks)
     context = program.new_context()
@@ -356,8 +366,8 @@ def test_a_context_in_a_cycle_of_garbage_waits_for_its_work_first(device, monkey
 def test_a_context_that_cannot_be_closed_keeps_none_open(device, monkeypatch):
     program = Program(StatePackage(), device, "m.coil")
     contexts = [program.new_context() for _ in range(3)]
-    for stream, context in enumerate(contexts, 5):
-        context(X, function="accumulate", stream=stream)
+    for stream, opened in enumerate(contexts, 5):
+        opened(X, function="accumulate", stream=stream)
 
     def synchronize(stream):
         if stream == 6:

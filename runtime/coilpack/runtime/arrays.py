@@ -344,7 +344,10 @@ def as_device_view(array: object, device: Device, stream: int, what: str = "arra
         device.order(array.stream, stream)
         return array
     if isinstance(array, np.ndarray | np.generic):
-        return np.asarray(array)
+        view = np.asarray(array)
+        if isinstance(array, np.generic):
+            view.flags.writeable = False  # a copy: nobody would see what is written to it
+        return view
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         return _from_dlpack(array, device, stream, what)
     if hasattr(array, "__cuda_array_interface__"):

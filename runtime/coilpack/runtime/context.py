@@ -228,7 +228,7 @@ class Context:
         with self._lock:
             self._reserve(self._program.arena_nbytes, 0, grows=False)
             operations = 0
-            for function in functions:
+            for function in functions[:_MAX_EXECUTORS]:
                 operations += len(function.operations)
                 if operations > _MAX_PREPARED:
                     break

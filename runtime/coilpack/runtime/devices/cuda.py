@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,8 @@ LEGACY_STREAM = 1
 PER_THREAD_STREAM = 2
 
 _UNLIMITED = 2**64 - 1
+
+_T = TypeVar("_T")
 
 
 class CudaBuffer:
@@ -184,14 +186,19 @@ class CudaDevice:
         if nbytes == 0:
             return CudaBuffer(self, 0, 0, stream)
         with self._activation:
-            try:
-                address = self._allocate(nbytes, stream)
-            except DeviceError:
-                # What other streams have freed becomes usable once they are done.
-                call("cuCtxSynchronize", f"waiting for memory of {self.name}")
-                self.trim()
-                address = self._allocate(nbytes, stream)
+            address = self._with_all_memory(lambda: self._allocate(nbytes, stream))
         return CudaBuffer(self, address, nbytes, stream)
+
+    def _with_all_memory(self, attempt: Callable[[], _T]) -> _T:
+        """What `attempt` gives; where it fails, once more after what was freed has become usable for all."""
+        try:
+            return attempt()
+        except DeviceError:
+            # What other streams have freed becomes usable once they are done; to others than the pool, once it is
+            # given back.
+            call("cuCtxSynchronize", f"waiting for memory of {self.name}")
+            self.trim()
+            return attempt()
 
     def _allocate(self, nbytes: int, stream: int) -> int:
         what = f"allocating {nbytes} bytes on {self.name}"
@@ -352,8 +359,8 @@ class CudaDevice:
         Raises:
             DeviceError: the driver refuses a node, which the message names, or has no memory for the graph.
         """
-        with self._activation:
-            return CudaGraph(self, self._context, nodes, dependencies)
+        with self._activation:  # graphs lie outside the pool, which may hold all memory that is free
+            return self._with_all_memory(lambda: CudaGraph(self, self._context, nodes, dependencies))
 
     def capture(self, queue: Callable[[int], None]) -> Any:
         """The CUDA graph of the work that `queue` puts on a stream; the caller destroys it."""

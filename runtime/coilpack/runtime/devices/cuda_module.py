@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,11 @@ class CudaModule:
         self._device = device
         self._label = name
         self._handle = _load(image, name, device.name)
+
+    @property
+    def device(self) -> CudaDevice:
+        """Where it is loaded."""
+        return self._device
 
     def activate(self) -> AbstractContextManager[None]:
         """Makes the context that it is loaded into current within the block."""
@@ -94,8 +98,6 @@ class CudaKernel:
         attributes = driver().CUfunction_attribute
         self.max_threads_per_block = self._read(attributes.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
         self.static_shared_memory = self._read(attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
-        self._dynamic_limit = _DEFAULT_SHARED_BYTES - self.static_shared_memory
-        self._lock = threading.Lock()
 
     def _read(self, attribute: Any) -> int:
         return int(call("cuFuncGetAttribute", f"reading {attribute.name} of {self.name}", attribute, self.function))
@@ -108,14 +110,16 @@ class CudaKernel:
             return int(call(function, what, self.function, threads, shared_memory_bytes))
 
     def allow_shared_memory(self, nbytes: int) -> None:
-        """Opts in to `nbytes` of dynamic shared memory where the default does not cover them."""
-        with self._lock:
-            if nbytes > self._dynamic_limit:
-                attribute = driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                what = f"kernel {self.name}: opting in to {nbytes} bytes of dynamic shared memory"
-                with self._module.activate():
-                    call("cuFuncSetAttribute", what, self.function, attribute, nbytes)
-                self._dynamic_limit = nbytes
+        """Opts in to more dynamic shared memory where the default does not cover `nbytes`.
+
+        To all that the device has: what is set is the function's, which others may launch with more than `nbytes`.
+        """
+        if nbytes > _DEFAULT_SHARED_BYTES - self.static_shared_memory:
+            most = self._module.device.max_shared_memory_per_block - self.static_shared_memory
+            attribute = driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            what = f"kernel {self.name}: opting in to {most} bytes of dynamic shared memory"
+            with self._module.activate():
+                call("cuFuncSetAttribute", what, self.function, attribute, most)
 
 
 def _layout(function: Any, name: str) -> tuple[tuple[int, int], ...]:
