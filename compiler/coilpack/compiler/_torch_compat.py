@@ -55,7 +55,8 @@ try:
     from torch._inductor.compile_fx import _recursive_joint_graph_passes, compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.exc import InductorError
-    from torch._inductor.ir import FlexibleLayout, RandomSeeds, ShapeAsConstantBuffer, TensorBox
+    from torch._inductor.ir import FlexibleLayout, RandomSeeds, ReinterpretView, ShapeAsConstantBuffer, TensorBox
+    from torch._inductor.kernel import mm_plus_mm
     from torch._inductor.lowering import lowerings
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
     from torch._inductor.utils import LineContext
@@ -91,6 +92,7 @@ try:
         (CachingAutotuner, "_create_compile_meta"),
         (CachingAutotuner, "_create_compile_options"),
         (GridExpr, "from_meta"),
+        (mm_plus_mm, "tuned_mm_plus_mm"),
         (pt2_package, "PT2ArchiveReader"),
     ]
     for owner, name in _REQUIRED:
@@ -119,6 +121,7 @@ __all__ = [
     "PyCodeCache",
     "PythonWrapperCodegen",
     "RandomSeeds",
+    "ReinterpretView",
     "ShapeAsConstantBuffer",
     "TensorBox",
     "V",
@@ -147,6 +150,7 @@ __all__ = [
     "register_interface_for_device",
     "select_decomp_table",
     "size_hint",
+    "sums_of_products_apart",
     "symbolic_size",
     "tree_map",
     "unreplaced",
@@ -201,6 +205,26 @@ def size_hint(size: Any) -> int:
 def unreplaced(size: torch.SymInt) -> Any:
     """The sympy symbol that stands for an integer input, even where its value is known to equal something else."""
     return size.node._expr
+
+
+@contextmanager
+def sums_of_products_apart() -> Iterator[None]:
+    """Lowers the sum of two matrix products as two products, the second with the sum in its epilogue.
+
+    Inductor's template for both at once has no configuration where the inner dimension is small or dynamic, and nothing
+    to fall back on without a library.
+    """
+
+    def apart(mat1: Any, mat2: Any, mat3: Any, mat4: Any, *, layout: Any = None) -> Any:  # noqa: ARG001
+        product = lowerings[torch.ops.aten.mm.default]
+        return lowerings[torch.ops.aten.add.Tensor](product(mat1, mat2), product(mat3, mat4))
+
+    before = mm_plus_mm.tuned_mm_plus_mm
+    mm_plus_mm.tuned_mm_plus_mm = apart
+    try:
+        yield
+    finally:
+        mm_plus_mm.tuned_mm_plus_mm = before
 
 
 def decompositions_of(*operators: Any) -> dict[Any, Callable[..., Any]]:

@@ -95,6 +95,7 @@ def run_inductor(retraced: Retraced, choices: StaticChoices) -> HostGraph:
     with (
         _wrapper_installed(sink),
         sums_apart() if choices.library_products else nullcontext(),
+        compat.sums_of_products_apart(),
         compat.V.set_choices_handler(choices),
         compat.inductor_config.patch(**settings),
         compat.V.set_fake_mode(retraced.fake_mode),
@@ -300,13 +301,27 @@ class _Converter(compat.FxConverter):
 
     def _generate_triton_call(self, line: Any) -> None:
         kernel = self.sink.kernels[line.kernel_name]
-        operands, grid = _bind(kernel, self._lookup_args(line.call_args))
+        operands, grid = _bind(kernel, tuple(self._argument(line, n) for n in range(len(line.call_args))))
         launch: Any = (kernel.name, grid, operands)  # expressions are data like any other to torch
         self._located(self.gm.graph.call_function(dispatch, launch))
 
     def _located(self, node: torch.fx.Node) -> torch.fx.Node:
         node.meta["location"] = self._location
         return node
+
+    def _argument(self, line: Any, number: int) -> Any:
+        """What stands for an argument of a launch; a user's kernel may get a view, which has no name of its own."""
+        argument = line.call_args[number]
+        if isinstance(argument, str) and argument not in self.buffer_to_node:
+            view = line.raw_args[number]
+            if not isinstance(view, compat.ReinterpretView):
+                raise UnsupportedError(
+                    f"kernel {line.kernel_name}: its argument {line.raw_keys[number]!r} is a {type(view).__name__}, "
+                    "which a package cannot pass; pass tensors and numbers"
+                )
+            return self._generate_buffer(view)
+        (found,) = self._lookup_args((argument,))
+        return found
 
     def _refuse(self, ir_node: Any) -> NoReturn:
         op = getattr(ir_node, "op_overload", None) or getattr(ir_node, "python_kernel_name", None) or type(ir_node)

@@ -16,6 +16,7 @@ import torch
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture import control_flow, decompositions, library_calls, random_decompositions
 from coilpack.compiler.capture.bindings import Mutation
+from coilpack.compiler.capture.decompositions import complex_pairs
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import source_location
 from coilpack.runtime.errors import UnsupportedError
@@ -76,10 +77,12 @@ def retrace(
         def run(*arguments: Any) -> tuple[Any, ...]:
             return _update(arguments, tracer.run(*arguments), mutations, results)
 
-        table = {**compat.select_decomp_table(), **decompositions.TABLE, **random_decompositions.TABLE}
+        table = {**decompositions.complete(compat.select_decomp_table()), **random_decompositions.TABLE}
         if library_products:
             table |= library_calls.DECOMPOSITIONS
         traced = compat.make_fx(run, decomposition_table=table)(*inputs)
+        if complex_pairs.has_complex_values(traced.graph):
+            traced = compat.make_fx(_PairTracer(traced, {}).run, decomposition_table=table)(*inputs)
     named = {str(node.target): value for node, value in zip(placeholders, inputs, strict=True)}
     return Retraced(traced, inputs, named, mode)
 
@@ -118,6 +121,14 @@ class _Tracer(torch.fx.Interpreter):
                 f"{n.target} at {source_location(n)} cannot be traced for CUDA: {error}. "
                 "Rewrite that line with operations that torch.compile supports on CUDA"
             ) from error
+
+
+class _PairTracer(_Tracer):
+    """Runs a graph with a pair of real tensors for each complex one."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = complex_pairs.call(target, args, kwargs)
+        return super().call_function(target, args, kwargs) if result is NotImplemented else result
 
 
 def _update(

@@ -14,6 +14,9 @@ _TEMPLATE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def _has_template(*operands: torch.Tensor) -> bool:
+    """Whether a template multiplies these; complex ones are split into real ones first."""
+    if operands[0].is_complex():
+        return True
     empty = any(isinstance(size, int) and size == 0 for operand in operands for size in operand.shape)
     return operands[0].dtype in _TEMPLATE_TYPES and not empty
 
