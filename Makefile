@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --quiet --constraint requirements/constraints.txt
 PACKAGES := -p coilpack.schemas -p coilpack.runtime -p coilpack.cli -p coilpack.compiler
 PINS := pyproject.toml requirements/constraints.txt
 
-.PHONY: help demo test lint types generate check-generated clean
+.PHONY: help demo test lint types generate check-generated coverage clean
 .DELETE_ON_ERROR:
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make lint      check style, formatting and the direction of imports"
 	@echo "make types     check types"
 	@echo "make generate  write the Python code of the schemas"
+	@echo "make coverage  write docs/coverage.md"
 	@echo "make clean     remove .venv and build"
 
 $(VENV)/made:
@@ -53,6 +54,9 @@ generate: $(VENV)/ready-to-develop
 
 check-generated: $(VENV)/ready-to-develop
 	$(BIN)/python schemas/generate.py --check
+
+coverage: $(VENV)/ready-to-develop
+	$(BIN)/python tests/compile/coverage_page.py --write
 
 clean:
 	rm -rf $(VENV) build

@@ -134,7 +134,7 @@ KERNELS: dict[str, Callable[[], Row]] = {
     "cumsum_looped": lambda: _row(lambda x: x.cumsum(-1), _rand(2, 4096, dtype=torch.float64)),
     "cummax": lambda: _row(lambda x: torch.cummax(x, -1)[0], _rand(3, 100)),
     "bucketize": lambda: _row(lambda x: torch.bucketize(x, torch.linspace(-2, 2, 33)), _rand(300)),
-    "sort": lambda: _row(lambda x: torch.sort(x, -1), _rand(3, 200)),
+    "sort": lambda: _row(lambda x: torch.sort(x, -1), _rand(3, 100)),
     "sort_descending": lambda: _row(lambda x: torch.sort(x, dim=-1, descending=True), _rand(2, 64)),
     # indexing and atomics
     "embedding": lambda: (nn.Embedding(10, 24), (_long(3, 5),)),

@@ -12,6 +12,7 @@ import pytest
 pytestmark = pytest.mark.compiler
 torch = pytest.importorskip("torch")
 
+from core_operations import OPERATIONS  # noqa: E402
 from in_process import compile_in_process, export, write  # noqa: E402
 from inductor_kernels import KERNELS  # noqa: E402
 from small_models import MODELS  # noqa: E402
@@ -20,7 +21,7 @@ from coilpack import runtime  # noqa: E402
 
 _QUICKSTART = runpy.run_path(str(Path(__file__).parents[2] / "samples" / "quickstart" / "model.py"))
 SAMPLES = {f"quickstart_{name}": _QUICKSTART[name] for name in ("square", "perceptron")}
-ROWS = {**MODELS, **KERNELS, **SAMPLES}
+ROWS = {**MODELS, **KERNELS, **OPERATIONS, **SAMPLES}
 
 # Relative to the reference's norm, by the coarsest element type that takes part.
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -71,12 +72,14 @@ def test_the_compiled_model_computes_what_torch_computes(name, device, tmp_path)
     torch.manual_seed(0)
     module, inputs = ROWS[name]()
     programs = {"main": export(module, inputs)}
-    path = write(compile_in_process(programs), tmp_path / "model.coil")
+    bundle = compile_in_process(programs)
+    path = write(bundle, tmp_path / "model.coil")
+    seed = {"seed": 1} if bundle.program.signatures[0].random else {}
     dtype = next((x.dtype for x in inputs if torch.is_floating_point(x)), torch.float32)
     with runtime.open(path, device=device.name) as program:
         # The example's own values, then others: the second call finds the arena as the first left it.
         for values in (inputs, _fresh(inputs)):
-            outputs = program(*map(_as_numpy, values))
+            outputs = program(*map(_as_numpy, values), **seed)
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             expected = _reference(module, values)
             assert len(outputs) == len(expected)

@@ -19,11 +19,26 @@ from coilpack.compiler.capture.decompositions import (
     products,
     recurrent,
     resampling,
+    sampling,
     scattering,
     sorting,
 )
 
-_MODULES = (convolutions, embeddings, pointwise, pooling, products, recurrent, resampling, scattering, sorting)
+_MODULES = (
+    convolutions,
+    embeddings,
+    pointwise,
+    pooling,
+    products,
+    recurrent,
+    resampling,
+    sampling,
+    scattering,
+    sorting,
+)
+
+TABLE: Mapping[Any, Callable[..., Any]] = {op: f for module in _MODULES for op, f in module.TABLE.items()}
+"""For a decomposition table: fires for operators with a kernel of their own, wherever they come from."""
 
 OVERRIDES: Mapping[Any, Callable[..., Any]] = {op: f for module in _MODULES for op, f in module.OVERRIDES.items()}
 """For an interpreter of the exported graph: composite operators, which are taken apart before a table sees them."""
@@ -34,5 +49,4 @@ def complete(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[...,
 
     Inductor's sum of complex tensors, a view of their memory, goes: it would hide what they are made of.
     """
-    ours = {op: f for module in _MODULES for op, f in module.TABLE.items()}
-    return {**{op: f for op, f in table.items() if op != torch.ops.aten.add.Tensor}, **ours}
+    return {**{op: f for op, f in table.items() if op != torch.ops.aten.add.Tensor}, **TABLE}
