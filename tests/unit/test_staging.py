@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from program_samples import tensor
 from runtime_samples import WEIGHTS, MemoryPackage
 from state_samples import StatePackage
 
@@ -12,7 +13,11 @@ from coilpack.runtime.devices.emulator.device import Emulator
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.layout import ArrayType
+from coilpack.runtime.plan import build_plan
+from coilpack.runtime.program import ir
 from coilpack.runtime.session import Program
+from coilpack.runtime.staging import Stager
+from coilpack.runtime.strided import StridedCopier
 
 X, BIAS = np.float32([1, 2, 3, 4]), np.float32([0.5, 0, 0, -0.5])
 EXPECTED = 2 * X + BIAS + WEIGHTS["w"]
@@ -103,6 +108,21 @@ def test_elements_in_one_place_are_not_written(program, device):
     host = np.lib.stride_tricks.as_strided(np.zeros(4, np.float32), (4,), (2,), writeable=True)
     with pytest.raises(InputError, match="in one place"):
         program(X, host, function="update")
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 4), (3, 0, 2)])
+@pytest.mark.parametrize("on_device", [False, True])
+def test_an_empty_array_may_be_written(device, shape, on_device):
+    type_ = tensor(DType.f32, *shape)
+    x = ir.Value("x", type_)
+    signature = ir.Signature("f", (ir.Argument("x", type_),), ())
+    plan = build_plan(ir.Function(signature, (x,), (ir.Fill(x, 0), ir.Return(()))), {}, {})
+    given = np.zeros(shape, np.float32)
+    view = to_device(given, device) if on_device else given
+    (staged,) = Stager(device, StridedCopier(device)).stage([view], plan, 1, ["x"])
+    assert plan.written == {0}
+    assert staged is not None
+    assert staged.array.shape == shape
 
 
 # --- arguments that share memory ---

@@ -148,14 +148,14 @@ class Stager:
 def _check_writable(view: DeviceArray | HostArray, read_only: bool, what: str) -> None:
     if read_only:
         raise InputError(f"{what}: is read-only, and the function writes to it; pass a copy")
+    if not view.size:
+        return
     itemsize = view.dtype.itemsize
     unit = itemsize if isinstance(view, DeviceArray) else 1  # numpy's strides are in bytes
     reach = itemsize
     for stride, size in sorted(
         (abs(stride) * unit, size) for size, stride in zip(view.shape, view.strides, strict=True)
     ):
-        if size == 0:
-            return
         if size > 1 and stride < reach:
             raise InputError(
                 f"{what}: several of its elements may lie in one place (shape {view.shape}, strides "
