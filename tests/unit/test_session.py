@@ -324,7 +324,12 @@ def test_per_thread_streams_are_ordered_through_the_default_one(program, device)
     program(X, BIAS, stream=2)
     program(X, BIAS, stream=2)  # may be another thread's
     program(X, BIAS, stream=7)
-    assert orders(device) == [(1, 2), (1, 2), (1, 7)]
+    assert orders(device) == [(1, 2), (2, 1), (1, 2), (2, 1), (1, 7)]
+    device.log.clear()
+    program(X, BIAS, stream=2)
+    program.close()
+    waits = [entry for entry in device.log if entry[0] in ("order", "synchronize")]
+    assert waits == [("order", 7, 2), ("order", 2, 1), ("synchronize", 1)]
 
 
 def test_a_result_of_a_per_thread_stream_can_be_read_in_any_thread(program, device):

@@ -209,6 +209,7 @@ class Context:
             yield
         finally:
             self._stream = for_all_threads(stream, device)  # the next call may come from another thread
+            device.order(stream, self._stream)
 
     # --- plans and memory ---
 
