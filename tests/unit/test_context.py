@@ -387,7 +387,7 @@ def test_no_memory_for_a_larger_arena(program, device, monkeypatch):
     allocate = device.allocate
 
     def limited(nbytes, stream):
-        if nbytes > 4000:
+        if nbytes >= 4000:
             raise DeviceError("no memory")
         return allocate(nbytes, stream)
 
@@ -398,6 +398,22 @@ def test_no_memory_for_a_larger_arena(program, device, monkeypatch):
     monkeypatch.undo()
     for given in (small, large):
         np.testing.assert_array_equal(program(*given, function="integers")[1].numpy(), 3 * given[0])
+
+
+def test_memory_for_a_larger_arena_alone(program, device, monkeypatch):
+    """Without what is taken besides, to grow seldom."""
+    small = np.ones((2, 4), np.float32), 0, np.zeros(1, np.float32)
+    large = np.ones((100, 10), np.float32), 0, np.zeros(50, np.float32)
+    program(*small, function="integers")
+    allocate = device.allocate
+
+    def limited(nbytes, stream):
+        if nbytes > 4000:
+            raise DeviceError("no memory")
+        return allocate(nbytes, stream)
+
+    monkeypatch.setattr(device, "allocate", limited)
+    np.testing.assert_array_equal(program(*large, function="integers")[1].numpy(), 3 * large[0])
 
 
 def test_contexts_in_threads(program):

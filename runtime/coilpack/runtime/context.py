@@ -13,7 +13,7 @@ from typing import Any
 from coilpack.runtime.arguments import bind_arguments
 from coilpack.runtime.arrays import DeviceArray, as_device_view
 from coilpack.runtime.devices.base import Buffer, Device
-from coilpack.runtime.errors import InputError
+from coilpack.runtime.errors import DeviceError, InputError
 from coilpack.runtime.executor import Executor, Memory
 from coilpack.runtime.loaded import LoadedProgram
 from coilpack.runtime.philox import check_seed, random_seeds
@@ -262,9 +262,15 @@ class Context:
 
     def _reserve(self, arena_nbytes: int, seeds_nbytes: int, *, grows: bool) -> None:
         if arena_nbytes > self._arena.nbytes:
-            slack = arena_nbytes // _SLACK if grows and self._arena.nbytes else 0
             # What other functions surely need comes at once, for a larger arena costs all that is bound to this one.
-            self._replace(self._arena, max(arena_nbytes + slack, self._program.arena_nbytes))
+            least = max(arena_nbytes, self._program.arena_nbytes)
+            slack = arena_nbytes // _SLACK if grows and self._arena.nbytes else 0
+            try:
+                self._replace(self._arena, max(arena_nbytes + slack, least))
+            except DeviceError:
+                if arena_nbytes + slack <= least:
+                    raise
+                self._replace(self._arena, least)
         if seeds_nbytes > self._seeds.nbytes:
             self._replace(self._seeds, max(seeds_nbytes, _LEAST_SEEDS))
 
