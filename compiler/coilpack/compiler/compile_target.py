@@ -5,7 +5,7 @@ Runs in a process of its own for each target, because Inductor bakes the device 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ from coilpack.compiler.capture.bindings import Binding
 from coilpack.compiler.capture.build_function import BoundKernel, build_function
 from coilpack.compiler.capture.choices import StaticChoices
 from coilpack.compiler.capture.functionalise import functionalise, mutated_state, tensors
-from coilpack.compiler.capture.host_graph import run_inductor
+from coilpack.compiler.capture.host_graph import HostGraph, run_inductor
 from coilpack.compiler.capture.interface import read_interface
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.capture.retrace import retrace
@@ -26,7 +26,7 @@ from coilpack.compiler.capture.symbols import with_sizes
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import ResourceError
 from coilpack.compiler.passes.plan_memory import PlanMemory
-from coilpack.compiler.program_kernels import ProgramKernels, write_kernels
+from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels, write_kernels
 from coilpack.compiler.state import State
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
@@ -93,10 +93,10 @@ def compile_target(
         functional = {name: functionalise(program, name) for name, program in programs.items()}
         state = State(frozenset().union(*map(mutated_state, functional.values())), weights)
         places = {name: _places(name, program, weights, state) for name, program in programs.items()}
-        functions = [
-            _Function(name, program, functional.pop(name), places[name], weights, options, kernels, progress).compile()
+        functions = _in_turn(
+            _Function(name, program, functional.pop(name), places[name], weights, options, kernels, progress)
             for name, program in programs.items()
-        ]
+        )
         compiled = kernels.finish()
     images = tuple(
         ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in options.image_kinds
@@ -123,6 +123,16 @@ def _places(name: str, program: torch.export.ExportedProgram, weights: Weights, 
     return {n: kept[n] if n in kept else weights.add(n, tensor) for n, tensor in named.items()}
 
 
+@dataclass(frozen=True)
+class _Captured:
+    """A function as it was captured, with its kernels being compiled."""
+
+    host: HostGraph
+    signature: ir.Signature
+    bindings: tuple[Binding | None, ...]
+    kernels: FunctionKernels
+
+
 @dataclass
 class _Function:
     """The compilation of one function."""
@@ -136,30 +146,50 @@ class _Function:
     kernels: ProgramKernels
     progress: Progress
 
+    def __post_init__(self) -> None:
+        limit = self.target.shared_memory_per_block_optin
+        # Budgets of shared memory, and whether attention is fused, in the order in which they are tried.
+        self._attempts = [(limit, True), (limit // 2, True), (limit // 2, False), (limit // 4, False)]
+
     @property
     def target(self) -> Target:
         return self.kernels.target
 
-    def compile(self) -> ir.Function:
-        """Captures and compiles; when a kernel needs more than the target has, again with its next configuration.
+    def start(self, before: FunctionKernels | None = None) -> None:
+        """Captures the function, and begins to compile its kernels.
 
-        Where it has no other, tiles get smaller: the estimate that chose a template's tiles is not exact, so its budget
-        shrinks until the kernels fit; attention falls back to plain arithmetic on the way.
+        Args:
+            before: kernels of another function that are begun and will be there before those of this one.
         """
-        limit = self.target.shared_memory_per_block_optin
-        attempts = [(limit, True), (limit // 2, True), (limit // 2, False), (limit // 4, False)]
+        self._captured = self._capture(before)
+
+    @property
+    def started(self) -> FunctionKernels:
+        """The kernels that are being compiled."""
+        return self._captured.kernels
+
+    def finish(self) -> tuple[ir.Function, bool]:
+        """The function, and whether a kernel had needed more than the target has.
+
+        Then it was captured again with that kernel's next configuration. Where there was no other, tiles got smaller:
+        the estimate that chose a template's tiles is not exact, so its budget shrinks until the kernels fit; attention
+        falls back to plain arithmetic on the way.
+        """
+        again = False
         while True:
-            budget, fuse_attention = attempts[0]
             try:
-                return self._attempt(budget, fuse_attention)
+                return self._built(), again
             except ResourceError as error:
+                again = True
                 if not error.another:
-                    del attempts[0]
-                if not attempts:
+                    del self._attempts[0]
+                if not self._attempts:
                     raise
                 self.progress(f"{error}; trying {'its next configuration' if error.another else 'smaller tiles'}")
+            self.start()
 
-    def _attempt(self, budget: int, fuse_attention: bool) -> ir.Function:
+    def _capture(self, before: FunctionKernels | None) -> _Captured:
+        budget, fuse_attention = self._attempts[0]
         self.progress(f"{self.name}: tracing for {self.target.name}")
         program, self.functional = self.functional or functionalise(self.program, self.name), None
         interface = read_interface(program, self.name, self.tensors)
@@ -177,11 +207,32 @@ class _Function:
         sizes = retraced.fake_mode.shape_env
         signature = with_sizes(interface.signature(self.name), self.program, retraced.named_inputs, sizes)
         self.progress(f"{self.name}: compiling {len(host.kernels)} kernels for {self.target.name}")
-        kernels = self.kernels.compile(self.name, list(host.kernels.values()))
+        kernels = self.kernels.start(self.name, list(host.kernels.values()), before)
+        return _Captured(host, signature, interface.bindings, kernels)
+
+    def _built(self) -> ir.Function:
+        host = self._captured.host
+        kernels = self.kernels.add(self.started)
         bound = {
             name: BoundKernel(made.kernel, tuple(p.name for p in made.lowered.parameters))
             for name, made in zip(host.kernels, kernels, strict=True)
         }
         constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
-        function = build_function(signature, host, interface.bindings, constants, bound)
+        function = build_function(self._captured.signature, host, self._captured.bindings, constants, bound)
         return PlanMemory().run(function)
+
+
+def _in_turn(functions: Iterable[_Function]) -> list[ir.Function]:
+    """Compiles functions, each captured while the kernels of the one before are compiled."""
+    made: list[ir.Function] = []
+    waiting: _Function | None = None
+    for function in functions:
+        function.start(waiting.started if waiting else None)
+        if waiting is not None:
+            done, again = waiting.finish()
+            made.append(done)
+            if again:  # kernels that this one counts on may not be there
+                function.started.cancel()
+                function.start()
+        waiting = function
+    return made if waiting is None else [*made, waiting.finish()[0]]

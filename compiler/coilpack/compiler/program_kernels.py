@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
 from coilpack.compiler.kernels.source import KernelSource
 from coilpack.compiler.targets import Target
-from coilpack.runtime.errors import UnsupportedError
+from coilpack.runtime.errors import CoilpackError, UnsupportedError
 from coilpack.runtime.executable import BindingFlags, Executable, Export, write_executable
 from coilpack.runtime.executable.names import unique_kernel_names
 from coilpack.runtime.program import ir
@@ -28,6 +29,29 @@ class ProgramKernel:
     kernel: ir.Kernel
     source: KernelSource
     lowered: LoweredKernel
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A kernel that is being compiled."""
+
+    name: str
+    captured: CapturedKernel
+    source: KernelSource
+    lowered: Future[LoweredKernel]
+
+
+@dataclass(frozen=True)
+class FunctionKernels:
+    """The kernels of a function: what each is made of, in order, and those that the program did not have yet."""
+
+    contents: tuple[str, ...]
+    started: Mapping[str, _Started]
+
+    def cancel(self) -> None:
+        """Drops what has not begun."""
+        for kernel in self.started.values():
+            kernel.lowered.cancel()
 
 
 @dataclass
@@ -48,34 +72,48 @@ class ProgramKernels:
         """What the kernels are compiled for."""
         return self.compiler.target
 
-    def compile(self, function: str, captured: Sequence[CapturedKernel]) -> list[ProgramKernel]:
-        """The kernels of `function`, in order; those that the program does not have yet are compiled and added.
+    def start(
+        self, function: str, captured: Sequence[CapturedKernel], before: FunctionKernels | None = None
+    ) -> FunctionKernels:
+        """Begins to compile the kernels of `function` that the program does not have.
+
+        Args:
+            function: its name.
+            captured: its kernels.
+            before: those of another function, begun and not added yet, which will be added before these.
+        """
+        names = [f"{function}_dispatch_{ordinal}_{k.name}" for ordinal, k in enumerate(captured)]
+        contents: list[str] = []
+        started: dict[str, _Started] = {}
+        for kernel, name, symbol in zip(captured, names, unique_kernel_names(names), strict=True):
+            source = tuner_source(kernel.tuner, kernel.config, symbol)
+            content = _content(source, name)
+            contents.append(content)
+            known = content in self._by_content or content in started
+            if not known and not (before is not None and content in before.started):
+                started[content] = _Started(name, kernel, source, self.compiler.submit(source))
+        return FunctionKernels(tuple(contents), started)
+
+    def add(self, kernels: FunctionKernels) -> list[ProgramKernel]:
+        """Adds the kernels of a function when they are compiled; its kernels, in order.
 
         Raises:
             ResourceError: one needs more than the target has; none is added, and `unfit` has its configuration.
             CoilpackError: one cannot be compiled, or launched by a package.
         """
-        names = [f"{function}_dispatch_{ordinal}_{k.name}" for ordinal, k in enumerate(captured)]
-        symbols = unique_kernel_names(names)
-        sources = [tuner_source(k.tuner, k.config, symbol) for k, symbol in zip(captured, symbols, strict=True)]
-        contents = [_content(source, name) for source, name in zip(sources, names, strict=True)]
-        own: dict[str, tuple[str, KernelSource]] = {}  # by content: the new ones, each once
-        for content, name, source in zip(contents, names, sources, strict=True):
-            if content not in self._by_content:
-                own.setdefault(content, (name, source))
-        try:
-            compiled = self.compiler.compile([source for _, source in own.values()])
-        except ResourceError as error:
-            kernel = captured[symbols.index(error.kernel_name)]
-            error.another = self.unfit.add(kernel.tuner, kernel.config)
-            raise
-        made = {
-            content: ProgramKernel(program_kernel(name, lowered), source, lowered)
-            for (content, (name, source)), lowered in zip(own.items(), compiled, strict=True)
-        }
+        made: dict[str, ProgramKernel] = {}
+        for content, kernel in kernels.started.items():
+            try:
+                lowered = kernel.lowered.result()
+                made[content] = ProgramKernel(program_kernel(kernel.name, lowered), kernel.source, lowered)
+            except CoilpackError as error:
+                kernels.cancel()
+                if isinstance(error, ResourceError):
+                    error.another = self.unfit.add(kernel.captured.tuner, kernel.captured.config)
+                raise
         self._by_content.update(made)
         self._all.extend(made.values())
-        return [self._by_content[content] for content in contents]
+        return [self._by_content[content] for content in kernels.contents]
 
     def finish(self) -> list[ProgramKernel]:
         """All kernels of the program, each with a symbol of its own.
