@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,10 @@ torch = pytest.importorskip("torch")
 
 from in_process import export  # noqa: E402
 
+from coilpack.compiler.capture.functionalise import functionalise, tensors  # noqa: E402
 from coilpack.compiler.frontends import load_program  # noqa: E402
+from coilpack.compiler.pt2 import Pt2File  # noqa: E402
+from coilpack.compiler.weights import Weights  # noqa: E402
 from coilpack.runtime.errors import InvalidFileError, UnsupportedError  # noqa: E402
 
 
@@ -80,3 +84,29 @@ def test_a_custom_operator_that_is_not_registered_is_named(tmp_path) -> None:
         path = _saved(tmp_path / "custom.pt2", Twice())
     with pytest.raises(UnsupportedError, match=r"custom\.pt2: it calls the custom operator coilpack_test\.twice"):
         load_program(path)
+
+
+def _anonymous_bytes() -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:"))
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's account of memory")
+def test_weights_are_read_without_taking_memory(tmp_path) -> None:
+    """Loading a program, making it functional and hashing its weights leaves them where the file has them."""
+    path, nbytes = tmp_path / "large.pt2", 4096 * 4096 * 4
+    torch.export.save(export(torch.nn.Linear(4096, 4096, bias=False), (torch.zeros(1, 4096),)), path)
+    known = frozenset(Pt2File.read(path).digests.values())
+    before = _anonymous_bytes()
+    program = load_program(path)
+    functionalise(program, "main")
+    weights = Weights(known)
+    places = {name: weights.add(name, tensor) for name, tensor in tensors(program).items()}
+    assert _anonymous_bytes() - before < nbytes // 3
+    (content,) = weights.storages.values()
+    assert (content.data, content.shape) == (None, (4096, 4096))
+    assert places["weight"].storage.nbytes == nbytes
+    with torch.no_grad():
+        assert torch.equal(program.state_dict["weight"][5], torch.export.load(path).state_dict["weight"][5])
+        program.state_dict["weight"].zero_()  # of the mapping alone
+    assert torch.export.load(path).state_dict["weight"].any()

@@ -14,6 +14,7 @@ from in_process import compile_in_process, export, write  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
 from coilpack.cli.main import main  # noqa: E402
+from coilpack.compiler.capture import choices  # noqa: E402
 from coilpack.compiler.frontends import export_callable, load_program  # noqa: E402
 from coilpack.runtime.errors import InputError  # noqa: E402
 from coilpack.runtime.executable import read_executable  # noqa: E402
@@ -56,6 +57,22 @@ def test_equal_kernels_of_functions_are_one_and_each_function_runs(device, tmp_p
         for name, module in modules.items():
             expected = module.double()(torch.from_numpy(x).double()).detach().numpy()
             np.testing.assert_allclose(program(x, function=name).numpy(), expected, rtol=1e-5)
+
+
+def test_functions_after_one_that_needs_smaller_tiles_count_on_none_of_its_kernels(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(choices, "flex_shared_bytes", lambda c, _dim, _size: c.block_m * c.num_stages * 600)
+
+    class Attention(torch.nn.Module):
+        def forward(self, q, k, v):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v).relu()
+
+    programs = {
+        name: export(Attention(), tuple(torch.zeros(1, 2, 32, 80) for _ in range(3))) for name in ("one", "two")
+    }
+    (target,) = compile_in_process(programs).program.targets
+    assert "needs" in capsys.readouterr().out
+    one, two = map(_dispatched, target.functions)
+    assert one == two == [kernel.export_name for kernel in target.kernels]
 
 
 MODEL = textwrap.dedent(
