@@ -111,8 +111,8 @@ MODELS: dict[str, Row] = {
     "attention": Row(
         lambda: models.Encoder(),
         ({0: _B, 1: _N},),
-        lambda n: (_rows(1 + n % 3, n, 64),),
-        sizes=(4, 1, 7, 33),
+        lambda n: (_rows(1 + n % 2, n, 64),),
+        sizes=(4, 1, 130),
     ),
     "convolution": Row(_Resize, ({0: _B, 2: 2 * _N},), lambda n: (_rows(n, 2, 2 * n, 8),), sizes=(4, 3, 9)),
     "mask": Row(
@@ -196,6 +196,36 @@ def test_the_grid_of_a_users_kernel_follows_the_sizes(device, tmp_path: Path) ->
         for size in (4, 1, 0, 13):
             (x,) = row.inputs(size)
             np.testing.assert_allclose(program(x.numpy()).numpy(), ((x + 1) * 2.5).numpy(), rtol=1e-6)
+
+
+class _Cache(torch.nn.Module):
+    """Appends rows to a buffer at a position, and sums what is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(1, 64, 8))
+
+    def forward(self, x: torch.Tensor, position: int) -> torch.Tensor:
+        count = x.shape[1]
+        torch._check(position >= 0)
+        torch._check(position + count <= 64)
+        self.rows[:, position : position + count] = x
+        return self.rows[:, : position + count].sum(1)
+
+
+def test_a_buffer_is_updated_in_place_at_any_position(device, tmp_path: Path) -> None:
+    row = Row(_Cache, ({1: Dim("count", max=64)}, Dim.DYNAMIC), lambda n: (_rows(1, n, 8), 3))
+    module, path = _package(row, tmp_path)
+    with runtime.open(path, device=device.name) as program:
+        position = 0
+        for count in (7, 1, 1, 30, 25):
+            x = _rows(1, count, 8)
+            np.testing.assert_allclose(program(x.numpy(), position).numpy(), module(x, position).numpy(), rtol=1e-5)
+            position += count
+        with pytest.raises(InputError, match="<= 64 must hold"):
+            program(np.ones((1, 3, 8), np.float32), 62)
+        function = program.signature("main")
+        assert len(function.guards) == 1  # what the model itself demands
 
 
 class _Folded(torch.nn.Module):

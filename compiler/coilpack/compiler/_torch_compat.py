@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -55,8 +55,10 @@ try:
     from torch._inductor.compile_fx import _recursive_joint_graph_passes, compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.exc import InductorError
+    from torch._inductor.fx_passes import reinplace
     from torch._inductor.ir import FlexibleLayout, RandomSeeds, ReinterpretView, ShapeAsConstantBuffer, TensorBox
     from torch._inductor.kernel import mm_plus_mm
+    from torch._inductor.kernel.flex import flex_attention as flex_attention_lowering
     from torch._inductor.lowering import lowerings
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
     from torch._inductor.utils import LineContext
@@ -92,6 +94,8 @@ try:
         (CachingAutotuner, "_create_compile_meta"),
         (CachingAutotuner, "_create_compile_options"),
         (GridExpr, "from_meta"),
+        (flex_attention_lowering, "_use_flex_decoding"),
+        (reinplace, "compute_overlapping_tensors"),
         (mm_plus_mm, "tuned_mm_plus_mm"),
         (pt2_package, "PT2ArchiveReader"),
     ]
@@ -128,6 +132,7 @@ __all__ = [
     "WrapperFxCodegen",
     "WrapperLine",
     "call_triton_kernel",
+    "choices_independent_of_sizes",
     "compile_fx_inner",
     "contiguous_strides",
     "cuda_device_guard",
@@ -181,6 +186,31 @@ def with_tensors(
 def is_unbacked(symbol: Any) -> bool:
     """Whether a sympy symbol stands for something that the model computes, rather than for a size of its inputs."""
     return bool(free_unbacked_symbols(symbol))
+
+
+@contextmanager
+def choices_independent_of_sizes() -> Iterator[None]:
+    """Keeps Inductor from binding a program to the sizes that it was exported with, where that gains nothing.
+
+    Its attention would compare the number of queries with what its decode kernel takes, which is never used here. Its
+    in-place pass would compare offsets of views of a changed input; views with symbolic ones count as overlapping.
+    """
+    attention, in_place = cast("Any", flex_attention_lowering), cast("Any", reinplace)
+    decide, overlapping = attention._use_flex_decoding, in_place.compute_overlapping_tensors
+
+    def overlapping_or_symbolic(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        numbers = (n for t in tensors for n in (*t.shape, *t.stride(), t.storage_offset()))
+        if any(isinstance(number, torch.SymInt) for number in numbers):
+            return set(range(len(tensors)))
+        return overlapping(tensors, *args, **kwargs)
+
+    in_place.compute_overlapping_tensors = overlapping_or_symbolic
+    attention._use_flex_decoding = lambda *_: False
+    try:
+        yield
+    finally:
+        in_place.compute_overlapping_tensors = overlapping
+        attention._use_flex_decoding = decide
 
 
 def forget_missing_triton() -> None:

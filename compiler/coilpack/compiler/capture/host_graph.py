@@ -100,6 +100,7 @@ def run_inductor(retraced: Retraced, choices: StaticChoices) -> HostGraph:
         compat.inductor_config.patch(**settings),
         compat.V.set_fake_mode(retraced.fake_mode),
         retraced.fake_mode,
+        compat.choices_independent_of_sizes(),
         torch.no_grad(),
     ):
         try:
