@@ -13,6 +13,7 @@ import kernels_under_test as kernels  # noqa: E402
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 from in_process import compile_in_process, export, write  # noqa: E402
+from small_models import Lambda  # noqa: E402
 from torch.library import triton_op, wrap_triton  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
@@ -95,6 +96,78 @@ def test_the_compiled_kernel_computes_what_its_author_meant(module, inputs: int,
     expected = 1 - (values[0] * 0.1 + 7 + (values[1] if inputs == 2 else 0))
     with runtime.open(path, device=device.name) as program:
         np.testing.assert_allclose(program(*values).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}, num_warps=2), triton.Config({"BLOCK": 128})], key=["n"])
+@triton.jit
+def tuned(x, out, n, power, BLOCK: tl.constexpr, offset=3, SQUARE: tl.constexpr = True):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n)
+    if SQUARE:
+        value = value * value
+    tl.store(out + at, value * power + offset, mask=at < n)
+
+
+def _tuned(**given: object):
+    @triton_op(f"coilpack_test::tuned_{len(given)}", mutates_args={})
+    def operator(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        wrap_triton(tuned)[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel(), 2.5, **given)
+        return out
+
+    return operator
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, lambda x: x * x * 2.5 + 3),
+        ({"SQUARE": False}, lambda x: x * 2.5 + 3),
+        ({"SQUARE": False, "offset": 1}, lambda x: x * 2.5 + 1),
+    ],
+    ids=["defaults", "constant given", "argument of 1 given"],
+)
+def test_an_autotuned_kernel_takes_its_first_configuration_and_its_defaults(given, expected, device, tmp_path) -> None:
+    operator = _tuned(**given)
+    module = Lambda(lambda x: operator(x) + 1)
+    bundle = compile_in_process({"main": export(module, (torch.randn(SIZE),))})
+    dispatch, _ = _first_launch(bundle)
+    assert dispatch.grid == (-(-SIZE // 64), 1, 1)
+    x = np.random.default_rng(0).standard_normal(SIZE).astype(np.float32)
+    with runtime.open(write(bundle, tmp_path / "tuned.coil"), device=device.name) as program:
+        np.testing.assert_allclose(program(x).numpy(), expected(x) + 1, rtol=1e-5, atol=1e-5)
+
+
+def test_a_kernel_gets_views_where_they_begin_and_scalars_of_the_width_it_was_compiled_for(device, tmp_path) -> None:
+    module = Lambda(lambda x: affine_op(x[4:], x[:-4], 0.1))
+    bundle = compile_in_process({"main": export(module, (torch.randn(SIZE),))})
+    dispatch, step = _first_launch(bundle)
+    (scale,) = (n for n, operand in enumerate(dispatch.operands) if operand == 0.1)
+    assert dispatch.kernel.parameters[scale] == ir.ScalarParameter(DType.f64)
+    assert step.parameters[scale] == np.float64(0.1).tobytes()
+    x = np.random.default_rng(0).standard_normal(SIZE).astype(np.float32)
+    with runtime.open(write(bundle, tmp_path / "views.coil"), device=device.name) as program:
+        np.testing.assert_allclose(program(x).numpy(), -(x[4:] * 0.1 + 7 + x[:-4]), rtol=1e-5, atol=1e-5)
+
+
+@triton.jit
+def in_double(x, out, scale, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * scale.to(tl.float64), mask=at < n)
+
+
+@triton_op("coilpack_test::in_double", mutates_args={})
+def in_double_op(x: torch.Tensor, scale: float) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(in_double)[(triton.cdiv(x.numel(), BLOCK),)](x, out, scale, x.numel(), BLOCK)
+    return out
+
+
+def test_a_float_is_a_double_as_inductor_compiles_it(device, tmp_path) -> None:
+    bundle = compile_in_process({"main": export(Lambda(lambda x: in_double_op(x, 0.1)), (torch.randn(SIZE).double(),))})
+    x = np.random.default_rng(0).standard_normal(SIZE)
+    with runtime.open(write(bundle, tmp_path / "double.coil"), device=device.name) as program:
+        np.testing.assert_allclose(program(x).numpy(), x * 0.1, rtol=1e-15)
 
 
 @triton.jit

@@ -42,7 +42,11 @@ try:
         register_interface_for_device,
     )
     from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
-    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_functional
+    from torch._higher_order_ops.triton_kernel_wrap import (
+        kernel_side_table,
+        triton_kernel_wrapper_functional,
+        triton_kernel_wrapper_mutation,
+    )
     from torch._inductor.choices import InductorChoices
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.codegen import wrapper_fxir
@@ -148,6 +152,7 @@ __all__ = [
     "init_backend_registration",
     "is_unbacked",
     "joint_graph_passes",
+    "kernel_side_table",
     "lowerings",
     "make_fx",
     "memory_identity",
@@ -158,6 +163,8 @@ __all__ = [
     "sums_of_products_apart",
     "symbolic_size",
     "tree_map",
+    "triton_kernel_wrapper_functional",
+    "triton_kernel_wrapper_mutation",
     "unreplaced",
     "with_tensors",
 ]

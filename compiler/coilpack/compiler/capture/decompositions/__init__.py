@@ -22,6 +22,7 @@ from coilpack.compiler.capture.decompositions import (
     sampling,
     scattering,
     sorting,
+    user_kernels,
 )
 
 _MODULES = (
@@ -35,6 +36,7 @@ _MODULES = (
     sampling,
     scattering,
     sorting,
+    user_kernels,
 )
 
 TABLE: Mapping[Any, Callable[..., Any]] = {op: f for module in _MODULES for op, f in module.TABLE.items()}
