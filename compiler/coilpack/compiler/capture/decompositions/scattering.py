@@ -180,9 +180,9 @@ def _index_put(
 
 
 def _histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:  # noqa: A002
-    """Counts in `bins` equal intervals from `min` to `max`, both inside; where both are 0, the data's own extremes."""
+    """Counts in `bins` equal intervals from `min` to `max`, both inside; where they are equal, those of the data."""
     flat = x.reshape(-1)
-    low, high = (flat.amin(), flat.amax()) if min == max == 0 else (torch.full_like(flat[0], e) for e in (min, max))
+    low, high = (flat.amin(), flat.amax()) if min == max else (torch.full_like(flat[0], e) for e in (min, max))
     low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
     place = ((flat - low) * bins / (high - low)).to(torch.int64).clamp_max(bins - 1)
     inside = (flat >= low) & (flat <= high)
