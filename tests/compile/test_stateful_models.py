@@ -252,6 +252,38 @@ def test_functions_share_state_by_name_and_one_that_changes_nothing_reads_it(dev
             assert not other(nothing, function="read").numpy().any()
 
 
+class Prompt(Cache):
+    """Writes as many rows as it is given, and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, position):
+        self.count.add_(x.shape[1])
+        return super().forward(x, position), self.count
+
+
+def test_state_is_updated_by_calls_of_any_length(device, tmp_path) -> None:
+    rows = torch.export.Dim("rows", min=1, max=64)
+    with torch.no_grad():
+        exported = torch.export.export(
+            Prompt(), (torch.zeros(2, 5, 8), torch.arange(5)), dynamic_shapes=({1: rows}, {0: rows})
+        )
+    bundle = compile_in_process({"main": exported})
+    (symbol,) = bundle.program.signatures[0].symbols
+    assert (symbol.minimum, symbol.maximum) == (1, 64)
+    assert bundle.program.signatures[0].guards == ()
+    module = Prompt()
+    with runtime.open(write(bundle, tmp_path / "model.coil"), device=device.name) as program:
+        for start, length in ((0, 7), (7, 1), (3, 16), (0, 64)):
+            inputs = _floats(2, length, 8) + length, np.arange(start, start + length)
+            with torch.no_grad():
+                wanted = [t.numpy().copy() for t in module(*_tensors(inputs))]
+            for got, want in zip(program(*inputs), wanted, strict=True):
+                np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-4)
+
+
 def test_a_cache_is_updated_in_place() -> None:
     """No kernel but the one that sums it touches all of the cache, and nothing is as large beside it."""
     module = Cache(4096)

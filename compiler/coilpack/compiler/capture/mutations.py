@@ -86,11 +86,17 @@ def _lookalikes(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     yield from _views(node)
     value: Any = node.meta.get("val")
     for argument in node.all_input_nodes if isinstance(value, torch.Tensor) else ():
-        other: Any = argument.meta.get("val")
-        if isinstance(other, torch.Tensor) and _layout(other) == _layout(value):
+        other = argument.meta.get("val")
+        if isinstance(other, torch.Tensor) and _may_be_alike(value, other):
             yield argument
 
 
-def _layout(tensor: torch.Tensor) -> tuple[torch.dtype, str, str]:
-    """What is the same for tensors of one type; as text, for comparing symbolic sizes would bind them to be equal."""
-    return tensor.dtype, str(tensor.shape), str(tensor.stride())
+def _may_be_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether types, shapes and strides can be the same.
+
+    Sizes that are not known count as equal: comparing them would make the program one for that case alone.
+    """
+    if one.dtype != other.dtype or one.dim() != other.dim():
+        return False
+    pairs = zip((*one.shape, *one.stride()), (*other.shape, *other.stride()), strict=True)
+    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
