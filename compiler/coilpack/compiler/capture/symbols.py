@@ -166,7 +166,29 @@ def size_guards(
         for name in (*symbols(guard.lhs), *symbols(guard.rhs)):
             if name not in bounds:
                 raise UnsupportedError(f"the model holds under {guard}, but no input gives the size {name}")
-    return tuple(guard for guard in dict.fromkeys(guards) if not _always_holds(guard, bounds))
+    return tuple(guard for guard in _tightest(guards) if not _always_holds(guard, bounds))
+
+
+def _tightest(guards: Sequence[ir.Guard]) -> list[ir.Guard]:
+    """Each guard once, and of the constant limits of multiples of one expression the lowest, for the expression."""
+    limits: dict[Expr, int] = {}
+    kept: dict[ir.Guard | Expr, None] = {}
+    for guard in guards:
+        match guard:
+            case ir.Guard(ir.GuardKind.LESS_EQUAL, Binary(ExprKind.MUL, expr, int() as factor), int() as limit) if (
+                factor > 0
+            ):
+                limit //= factor
+            case ir.Guard(ir.GuardKind.LESS_EQUAL, expr, int() as limit):
+                pass
+            case _:
+                kept[guard] = None
+                continue
+        limits[expr] = min(limit, limits.get(expr, limit))
+        kept[expr] = None
+    return [
+        part if isinstance(part, ir.Guard) else ir.Guard(ir.GuardKind.LESS_EQUAL, part, limits[part]) for part in kept
+    ]
 
 
 def _guards_of(relation: Any) -> tuple[ir.Guard, ...]:
