@@ -102,7 +102,7 @@ def qwen3(size: Size) -> PreTrainedModel:
 def mixture(size: Size) -> Built:
     """A mixture of experts whose dispatch is static: each token gathers the weights of its experts."""
     config = _decoder(MixtralConfig, size, num_local_experts=4, num_experts_per_tok=2, sliding_window=None)
-    config.num_hidden_layers = 2
+    config.num_hidden_layers, config.intermediate_size = 2, config.intermediate_size // 2
     config._experts_implementation = "batched_mm"
     model = from_config(MixtralModel, config)
     tokens = torch.randint(0, config.vocab_size, (1, {"tiny": 8, "small": 24}[size]))
@@ -142,7 +142,7 @@ def bert(size: Size) -> Built:
 
 def resnet18(size: Size) -> Built:
     """ResNet-18 at reduced width; the tiny one has half of its blocks."""
-    width, blocks, side = {"tiny": (8, 1, 32), "small": (32, 2, 96)}[size]
+    width, blocks, side = {"tiny": (8, 1, 32), "small": (24, 2, 96)}[size]
     config = ResNetConfig(
         embedding_size=width,
         hidden_sizes=[width, 2 * width, 4 * width, 8 * width],
