@@ -251,7 +251,15 @@ _FACTORIES: dict[str, Callable[[], Row]] = {
         ),
         _rand(3),
     ),
-    "windows": lambda: _row(lambda x: torch.hann_window(16) * x, _rand(16)),
+    "windows": lambda: _row(
+        lambda x: (
+            torch.hann_window(16) * x,
+            torch.hamming_window(16, periodic=False) * x,
+            torch.hamming_window(16, True, 0.5, 0.4) * x,
+            torch.blackman_window(16) * x,
+        ),
+        _rand(16),
+    ),
     "triangle_indices": lambda: _row(
         lambda x: (x[torch.tril_indices(4, 4)[0]], x[torch.triu_indices(4, 4)[1]]), _rand(4)
     ),
@@ -798,6 +806,9 @@ def _library(op: str, function: Callable[..., Any], *shapes: tuple[int, ...]) ->
 def _data_dependent(op: str, fix: str, function: Callable[..., Any]) -> Refused:
     return Refused(lambda: _row(function, _rand(10, 4)), _SIZE.replace("{op}", f"aten.{op}").replace("{fix}", fix))
 
+
+# Rows that earlier releases of torch cannot export.
+EXPORTED_SINCE: dict[str, str] = {"quantile": "2.12", "quantiles": "2.12"}
 
 _BY_SHAPES = "give the result a size that depends on shapes alone"
 

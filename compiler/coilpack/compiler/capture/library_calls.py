@@ -38,11 +38,12 @@ def _sum_and_product(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> tup
     return (lhs, rhs, addend, alpha, beta) if beta else (lhs, rhs, None, alpha, 0.0)
 
 
-_TABLE = {
+_TABLE: Mapping[Any, Callable[..., tuple[Any, ...]]] = {
     aten.mm.out: _product,
     aten.bmm.out: _product,
     aten.addmm.out: _sum_and_product,
     aten.baddbmm.out: _sum_and_product,
+    "extern_kernels.bias_addmm": _sum_and_product,  # torch 2.11: addmm with a row, which calls the same library
 }
 
 
@@ -105,7 +106,12 @@ def _is_addend(added: Any, left: Any, right: Any, beta: float) -> bool:
 
 def is_product(kernel: Any) -> bool:
     """Whether a library call of Inductor's is a product of the table."""
-    return getattr(kernel, "op_overload", None) in _TABLE
+    return _name(kernel) in _TABLE
+
+
+def _name(kernel: Any) -> Any:
+    """What Inductor calls: an operator, or a function of its own."""
+    return getattr(kernel, "op_overload", None) or getattr(kernel, "python_kernel_name", None)
 
 
 def product_arguments(kernel: Any, inputs: tuple[Any, ...], tf32: bool) -> tuple[Any, ...]:
@@ -123,7 +129,7 @@ def product_arguments(kernel: Any, inputs: tuple[Any, ...], tf32: bool) -> tuple
     if dtype not in _TYPES:
         names = ", ".join(str(t).removeprefix("torch.") for t in _TYPES)
         raise UnsupportedError(
-            f"{kernel.op_overload} at {first_known(kernel.get_origins())} multiplies {dtype}; the library of matrix "
+            f"{_name(kernel)} at {first_known(kernel.get_origins())} multiplies {dtype}; the library of matrix "
             f"products takes {names}"
         )
-    return (*_TABLE[kernel.op_overload](inputs, kernel.kwargs), tf32 and dtype == torch.float32)
+    return (*_TABLE[_name(kernel)](inputs, kernel.kwargs), tf32 and dtype == torch.float32)

@@ -23,6 +23,7 @@ from coilpack.compiler.capture.decompositions import (
     scattering,
     sorting,
     user_kernels,
+    windows,
 )
 
 _MODULES = (
@@ -37,6 +38,7 @@ _MODULES = (
     scattering,
     sorting,
     user_kernels,
+    windows,
 )
 
 TABLE: Mapping[Any, Callable[..., Any]] = {op: f for module in _MODULES for op, f in module.TABLE.items()}
