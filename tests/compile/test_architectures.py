@@ -53,10 +53,10 @@ def test_the_sample_decoder_continues_prompts_of_any_length_as_torch_does(tmp_pa
     programs = {function: export(*getattr(model, function)()) for function in ("prefill", "decode")}
     path = write(compile_in_process(programs), tmp_path / "decoder.coil")
     decoder = model.decoder().model
-    expected = [_continue_greedily(decoder, prompt, 5) for prompt in prompts]
+    expected = [_continue_greedily(decoder, prompt, 4) for prompt in prompts]
     assert len({token for tokens in expected for token in tokens}) > 3, "tokens that are all the same show little"
     with runtime.open(path, device="emulator") as program:
         generator = Generator(program)
-        assert generator.generate(prompts, 5).tolist() == expected
+        assert generator.generate(prompts, 4).tolist() == expected
         # Again, with fewer and other prompts: what the cache holds from before is not seen.
-        assert generator.generate(prompts[:1], 3).tolist() == [expected[0][:3]]
+        assert generator.generate(prompts[:1], 2).tolist() == [expected[0][:2]]

@@ -141,12 +141,12 @@ def bert(size: Size) -> Built:
 
 
 def resnet18(size: Size) -> Built:
-    """ResNet-18 at reduced width; the tiny one has half of its blocks."""
-    width, blocks, side = {"tiny": (8, 1, 32), "small": (24, 2, 96)}[size]
+    """ResNet-18 at reduced width; the tiny one has two of its four stages, of one block each."""
+    width, depths, side = {"tiny": (8, [1, 1], 32), "small": (24, [2, 2, 2, 2], 96)}[size]
     config = ResNetConfig(
         embedding_size=width,
-        hidden_sizes=[width, 2 * width, 4 * width, 8 * width],
-        depths=[blocks] * 4,
+        hidden_sizes=[width << stage for stage in range(len(depths))],
+        depths=depths,
         layer_type="basic",
         num_labels=10,
     )
