@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 
 class ExprKind(enum.Enum):
-    """Operators; values are the wire codes of `ExprKind` in program_def.fbs (1 and 2 are constant and symbol)."""
+    """Operators; values are the wire codes of `ExprKind` in program_def.fbs (1 and 2 are constant and symbol).
 
-    ADD = 3
-    MUL = 4
-    FLOORDIV = 5
-    MOD = 6
-    MIN = 7
-    MAX = 8
+    Attributes:
+        apply: what the operator does. It is kept here because a table by member would hash one at each evaluation.
+    """
+
+    apply: Callable[[int, int], int]
+
+    def __new__(cls, code: int, apply: Callable[[int, int], int]) -> ExprKind:
+        """A member of that code."""
+        member = object.__new__(cls)
+        member._value_ = code
+        member.apply = apply
+        return member
+
+    ADD = 3, operator.add
+    MUL = 4, operator.mul
+    FLOORDIV = 5, operator.floordiv
+    MOD = 6, operator.mod
+    MIN = 7, min
+    MAX = 8, max
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +51,6 @@ class Binary:
 # A constant is a plain int: most programs hold nothing else.
 Expr = int | Symbol | Binary
 
-_APPLY: dict[ExprKind, Callable[[int, int], int]] = {
-    ExprKind.ADD: lambda a, b: a + b,
-    ExprKind.MUL: lambda a, b: a * b,
-    ExprKind.FLOORDIV: lambda a, b: a // b,
-    ExprKind.MOD: lambda a, b: a % b,
-    ExprKind.MIN: min,
-    ExprKind.MAX: max,
-}
-
 
 def evaluate(expr: Expr, sizes: Mapping[str, int]) -> int:
     """The value of `expr` where every symbol has the value that `sizes` gives.
@@ -58,7 +63,7 @@ def evaluate(expr: Expr, sizes: Mapping[str, int]) -> int:
         return expr
     if isinstance(expr, Symbol):
         return sizes[expr.name]
-    return _APPLY[expr.kind](evaluate(expr.lhs, sizes), evaluate(expr.rhs, sizes))
+    return expr.kind.apply(evaluate(expr.lhs, sizes), evaluate(expr.rhs, sizes))
 
 
 # The right operand that leaves the left one as it is.
