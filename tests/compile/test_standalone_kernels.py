@@ -142,6 +142,13 @@ def test_no_configuration_fits() -> None:
         ("add", "*fp32, *fp32, *fp32, i32, 1, 2", None, InputError, "more items than the 5 arguments"),
         ("add", "*fp32, *fp32, *fp32, i32, i32", None, InputError, "'BLOCK' is a constexpr; give its value"),
         ("add", "*fp32, *fp32, *fp32, int, 128", None, InputError, "'int' in the signature is neither a type"),
+        (
+            "add",
+            "tensordesc<fp32[16,16]>, *fp32, *fp32, i32, 128",
+            None,
+            UnsupportedError,
+            r"'tensordesc<fp32\[16,16\]>' in the signature is a tensor descriptor",
+        ),
         ("add", "*fp32:8, *fp32, *fp32, i32, 128", None, InputError, "a multiple of 16, and an integer 1"),
         ("add", "*fp32, *fp32, *fp32, n=i32, 128", None, InputError, "stands behind named ones"),
         ("add", "*fp32, *fp32, *fp32, i32, SIZE=128", None, NotFoundError, "SIZE"),

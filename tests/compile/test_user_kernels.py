@@ -15,11 +15,13 @@ import triton.language as tl  # noqa: E402
 from in_process import compile_in_process, export, write  # noqa: E402
 from small_models import Lambda  # noqa: E402
 from torch.library import triton_op, wrap_triton  # noqa: E402
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
 from coilpack.compiler.kernels.lower import lower_many  # noqa: E402
 from coilpack.compiler.targets import TARGETS  # noqa: E402
 from coilpack.runtime.dtypes import DType  # noqa: E402
+from coilpack.runtime.errors import UnsupportedError  # noqa: E402
 from coilpack.runtime.executable import read_executable  # noqa: E402
 from coilpack.runtime.images import describe_image  # noqa: E402
 from coilpack.runtime.plan import build_plan, encode_scalar  # noqa: E402
@@ -235,3 +237,44 @@ def test_the_next_configuration_of_a_tuned_kernel_is_tried(device, tmp_path, cap
     with runtime.open(write(bundle, tmp_path / "product.coil"), device=device.name) as program:
         result = program(a.numpy(), b.numpy()).numpy()
     np.testing.assert_allclose(result, (a.double() @ b.double() + 1).numpy(), rtol=1e-4, atol=1e-3)
+
+
+@triton.jit
+def double_tile(x, out, BLOCK: tl.constexpr):
+    start = tl.program_id(0) * BLOCK
+    out.store([start, 0], x.load([start, 0]) * 2)
+
+
+@triton_op("coilpack_test::double_tiles", mutates_args={})
+def double_tiles_op(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    described = [TensorDescriptor.from_tensor(tensor, [16, 16]) for tensor in (x, out)]
+    wrap_triton(double_tile)[(x.shape[0] // 16,)](*described, BLOCK=16)
+    return out
+
+
+@triton.jit
+def add_pair(pair, out, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(out + at, tl.load(pair[0] + at) + tl.load(pair[1] + at))
+
+
+@triton_op("coilpack_test::add_pair", mutates_args={})
+def add_pair_op(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(add_pair)[(1,)]((x, x), out, SIZE=512)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("operator", "refused"),
+    [
+        (double_tiles_op, r"'double_tile' at \S+\.py:\d+ gets a TensorDescriptor as 'x'"),
+        (add_pair_op, r"'add_pair' at \S+\.py:\d+ gets a tuple as 'pair'"),
+    ],
+    ids=["tensor descriptor", "tuple of tensors"],
+)
+def test_a_tensor_that_torch_takes_for_a_constant_is_refused(operator, refused) -> None:
+    program = export(Lambda(lambda x: operator(x) + 1), (torch.randn(32, 16),))
+    with pytest.raises(UnsupportedError, match=f"the Triton kernel {refused}, which a package cannot pass"):
+        compile_in_process({"main": program})

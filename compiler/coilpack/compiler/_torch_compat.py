@@ -44,6 +44,7 @@ try:
     from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
     from torch._higher_order_ops.triton_kernel_wrap import (
         kernel_side_table,
+        tracing_triton_hopifier_singleton,
         triton_kernel_wrapper_functional,
         triton_kernel_wrapper_mutation,
     )
@@ -101,6 +102,7 @@ try:
         (flex_attention_lowering, "_use_flex_decoding"),
         (reinplace, "compute_overlapping_tensors"),
         (mm_plus_mm, "tuned_mm_plus_mm"),
+        (tracing_triton_hopifier_singleton, "call_HOP"),
         (pt2_package, "PT2ArchiveReader"),
     ]
     for owner, name in _REQUIRED:
@@ -162,6 +164,7 @@ __all__ = [
     "size_hint",
     "sums_of_products_apart",
     "symbolic_size",
+    "tracing_triton_hopifier_singleton",
     "tree_map",
     "triton_kernel_wrapper_functional",
     "triton_kernel_wrapper_mutation",

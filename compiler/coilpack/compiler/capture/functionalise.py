@@ -8,6 +8,7 @@ import torch
 from torch.export.graph_signature import OutputKind
 
 from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.capture.decompositions.user_kernels import checked_arguments
 from coilpack.compiler.capture.refusals import refuse_data_dependence
 from coilpack.compiler.capture.symbols import assume_usual_sizes
 from coilpack.runtime.errors import UnsupportedError
@@ -19,8 +20,8 @@ def functionalise(program: torch.export.ExportedProgram, name: str) -> torch.exp
     """A functional copy of `program`, the function `name`; what it changes in place are additional results.
 
     Raises:
-        UnsupportedError: torch cannot make it functional, a size depends on the values of a tensor, or it changes
-            memory that it also reads under another name.
+        UnsupportedError: torch cannot make it functional, a size depends on the values of a tensor, a kernel of the
+            user's gets what a package cannot pass, or it changes memory that it also reads under another name.
     """
     assume_usual_sizes(program)
     for module in program.graph_module.modules():  # conditions have graphs of their own
@@ -28,8 +29,10 @@ def functionalise(program: torch.export.ExportedProgram, name: str) -> torch.exp
             refuse_data_dependence(module.graph)
     apart = _apart(program)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), checked_arguments():
             functional: torch.export.ExportedProgram = apart.run_decompositions({}, decompose_custom_triton_ops=True)
+    except UnsupportedError as error:
+        raise UnsupportedError(str(error).splitlines()[0]) from error  # torch adds the graph to the message
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UnsupportedError(f"{name!r} cannot be made functional: {reason}") from error

@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from coilpack.runtime.dtypes import DType
-from coilpack.runtime.errors import InputError, NotFoundError
+from coilpack.runtime.errors import InputError, NotFoundError, UnsupportedError
 
 _NAMED = re.compile(r"([A-Za-z_]\w*)\s*=\s*(.*)", re.DOTALL)
 _TYPE = re.compile(r"(\*?)([A-Za-z]\w*)(?::(\d+))?")
+_DESCRIPTOR = "tensordesc"
 _DIVISIBLE = 16  # what Triton specializes on, in bytes of an address or as a factor of an integer
 
 
@@ -60,6 +61,7 @@ def bind_signature(text: str, declared: Sequence[Declared], elsewhere: Collectio
         InputError: an item cannot be read, there are too many, an argument is missing, or a type is given for one that
             must be a constant.
         NotFoundError: an item names an argument that there is not.
+        UnsupportedError: an item is a tensor descriptor.
     """
     wanted = [argument for argument in declared if argument.name not in elsewhere]
     names = [argument.name for argument in wanted]
@@ -98,14 +100,18 @@ def _items(text: str, what: str) -> Iterator[tuple[str, Item]]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text between commas that do not stand in a string."""
-    quote, start = "", 0
+    """The text between commas that stand neither in a string nor in brackets."""
+    quote, depth, start = "", 0, 0
     for at, character in enumerate(text):
         if quote:
             quote = "" if character == quote else quote
         elif character in "\"'":
             quote = character
-        elif character == ",":
+        elif character in "[<(":
+            depth += 1
+        elif character in "]>)":
+            depth -= 1
+        elif character == "," and depth <= 0:
             yield text[start:at].strip()
             start = at + 1
     if text.strip():
@@ -113,6 +119,11 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _item(text: str, what: str) -> Item:
+    if text.startswith(_DESCRIPTOR):
+        raise UnsupportedError(
+            f"{what}: {text!r} in the signature is a tensor descriptor, which a package cannot pass; "
+            "let the kernel take a pointer, sizes and strides"
+        )
     match = _TYPE.fullmatch(text)
     if match and _is_type(match[2]):
         return _argument(match[1], match[2], int(match[3] or 0), f"{what}: {text!r}")

@@ -5,10 +5,55 @@ A launch that Triton makes itself fills them in; one that is traced records only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler.capture.source_location import source_location
+from coilpack.runtime.errors import UnsupportedError
+
+
+@contextmanager
+def checked_arguments() -> Iterator[None]:
+    """Within it, tracing a launch with a tensor that is no argument by itself is an `UnsupportedError`.
+
+    torch takes a tensor descriptor, or a tuple of tensors, for a constant. It then knows of no tensor that the kernel
+    writes, and drops the launch.
+    """
+    tracer: Any = compat.tracing_triton_hopifier_singleton
+    launch = tracer.call_HOP
+
+    def checked(variable: Any, grids: Any, arguments: Mapping[str, Any], *rest: Any) -> Any:
+        for name, value in arguments.items():
+            if not isinstance(value, torch.Tensor) and _holds_tensor(value):
+                kernel = variable.kernel
+                while not hasattr(kernel, "params"):  # autotuners and heuristics wrap the function
+                    kernel = kernel.fn
+                where = source_location(SimpleNamespace(meta=torch.fx.traceback.get_current_meta()))
+                raise UnsupportedError(
+                    f"the Triton kernel {kernel.__name__!r} at {where} gets a {type(value).__name__} as {name!r}, "
+                    "which a package cannot pass; pass tensors themselves, with their sizes and strides as integers"
+                )
+        return launch(variable, grids, arguments, *rest)
+
+    tracer.call_HOP = checked
+    try:
+        yield
+    finally:
+        del tracer.call_HOP
+
+
+def _holds_tensor(value: Any) -> bool:
+    if dataclasses.is_dataclass(value):
+        return any(_holds_tensor(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, tuple | list):
+        return any(map(_holds_tensor, value))
+    return isinstance(value, torch.Tensor)
 
 
 def _with_defaults(operator: Any) -> Callable[..., Any]:
