@@ -326,6 +326,29 @@ def test_one_tensor_under_two_names_is_one_global() -> None:
     assert [g.name for g in program.globals] == ["one"]
 
 
+class Reader(torch.nn.Module):
+    """Reads what `Alias` changes, under one of its names."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.register_buffer(name, torch.zeros(4))
+
+    def forward(self, x):
+        (buffer,) = self.buffers()
+        return buffer + x
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_a_function_that_knows_one_name_of_state_reads_it_whichever_comes_first(name) -> None:
+    programs = {"read": export(Reader(name), (torch.ones(4),)), "write": export(Alias(), (torch.ones(4),))}
+    program = compile_in_process(programs).program
+    (global_,) = program.globals
+    for function in program.targets[0].functions:
+        (read,) = [op for op in function.operations if isinstance(op, ir.GetGlobal | ir.Parameter)]
+        assert isinstance(read, ir.GetGlobal)
+        assert read.global_ == global_
+
+
 @pytest.mark.parametrize(
     ("other", "inputs", "reason"),
     [

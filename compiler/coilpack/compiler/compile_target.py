@@ -27,7 +27,7 @@ from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import ResourceError
 from coilpack.compiler.passes.plan_memory import PlanMemory
 from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels, write_kernels
-from coilpack.compiler.state import State
+from coilpack.compiler.state import State, state_names
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
 from coilpack.runtime.program import ir
@@ -91,7 +91,8 @@ def compile_target(
     kernels = ProgramKernels(compiler)
     with target_device(target), compiler:
         functional = {name: functionalise(program, name) for name, program in programs.items()}
-        state = State(frozenset().union(*map(mutated_state, functional.values())), weights)
+        mutated = frozenset().union(*map(mutated_state, functional.values()))
+        state = State(state_names(mutated, map(tensors, programs.values())), weights)
         places = {name: _places(name, program, weights, state) for name, program in programs.items()}
         functions = _in_turn(
             _Function(name, program, functional.pop(name), places[name], weights, options, kernels, progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -17,11 +17,10 @@ from coilpack.runtime.program import ir
 class State:
     """The globals of a program, found function by function.
 
-    A tensor is state if some function changes a tensor of that name, or one in the same memory; each function that has
-    a tensor of that name, or in memory of that name, uses the same global.
+    Each function that has a tensor of the name of state, or in memory of that name, uses the same global.
 
     Args:
-        mutated: the qualified names of the tensors that a function changes.
+        mutated: the qualified names of the tensors that are state, see `state_names`.
         weights: where initial contents go.
 
     Attributes:
@@ -40,12 +39,8 @@ class State:
         Raises:
             InputError: another function has state of that name with another size or other initial contents.
         """
-        groups: dict[tuple[int, int], list[str]] = {}
-        for name, tensor in named.items():
-            memory = tensor.untyped_storage()
-            groups.setdefault((memory.data_ptr() or id(tensor), memory.nbytes()), []).append(name)
         found: dict[str, GlobalRef] = {}
-        for names in groups.values():
+        for names in _one_memory(named):
             if any(name in self._names or name in self.mutated for name in names):
                 known = sorted({self._names[name] for name in names if name in self._names})
                 if len(known) > 1:
@@ -79,6 +74,32 @@ class State:
             f"{own_name!r}, which a function changes and others share by its name, {what}; "
             "give both the same tensor, or one of them another name"
         )
+
+
+def state_names(mutated: Iterable[str], functions: Iterable[Mapping[str, torch.Tensor]]) -> frozenset[str]:
+    """The names of all tensors that are state, whichever function comes first.
+
+    Args:
+        mutated: the qualified names of the tensors that some function changes.
+        functions: the tensors of each function by qualified name.
+
+    Returns:
+        These names, and those of tensors that lie in the same memory in some function.
+    """
+    found = set(mutated)
+    groups = [names for named in functions for names in _one_memory(named)]
+    while reached := {name for names in groups if not found.isdisjoint(names) for name in names} - found:
+        found |= reached
+    return frozenset(found)
+
+
+def _one_memory(named: Mapping[str, torch.Tensor]) -> list[list[str]]:
+    """The names of tensors, those in the same memory together."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for name, tensor in named.items():
+        memory = tensor.untyped_storage()
+        groups.setdefault((memory.data_ptr() or id(tensor), memory.nbytes()), []).append(name)
+    return list(groups.values())
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
