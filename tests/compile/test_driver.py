@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,15 @@ pytestmark = pytest.mark.compiler
 torch = pytest.importorskip("torch")
 
 from coilpack import runtime  # noqa: E402
+from coilpack.compiler import driver  # noqa: E402
 from coilpack.compiler.driver import CompileOptions, compile_package  # noqa: E402
+from coilpack.compiler.pt2 import Pt2File  # noqa: E402
+from coilpack.compiler.target_process import Work  # noqa: E402
+from coilpack.compiler.targets import TARGETS  # noqa: E402
 from coilpack.runtime.errors import InputError, InvalidFileError, NotFoundError, UnsupportedError  # noqa: E402
 from coilpack.runtime.files import read_executables  # noqa: E402
 from coilpack.runtime.package import Package  # noqa: E402
+from coilpack.runtime.program.ir import ImageKind  # noqa: E402
 from coilpack.runtime.program.parser import parse_program  # noqa: E402
 from coilpack.runtime.program.text import print_program  # noqa: E402
 
@@ -82,6 +88,23 @@ def test_two_targets_compile_into_one_file_and_again_from_the_cache_with_equal_b
         ("sm_90a", "ptx"),
         ("sm_90a", "cubin"),
     }
+
+
+def test_what_decides_the_code_of_a_target_is_in_the_key_of_its_bundle(tmp_path, monkeypatch) -> None:
+    files = {name: Pt2File(tmp_path / name, {"model.json": name}) for name in ("a", "b")}
+
+    def key(*order: str, **changed: object) -> str:
+        exported = {name: files[name] for name in order}
+        work = Work(exported, [], (ImageKind.PTX,), None, "highest", "triton", None, tmp_path, print)
+        return driver._bundle_key(replace(work, **changed), TARGETS["sm_80"])
+
+    keys = [key("a", "b"), key("b", "a"), key("a"), key("a", "b", float32_matmul_precision="high")]
+    keys += [key("a", "b", matmul="cublaslt"), key("a", "b", image_kinds=(ImageKind.CUBIN,))]
+    monkeypatch.setenv("TRITON_F32_DEFAULT", "tf32")
+    keys.append(key("a", "b"))
+    assert len(set(keys)) == len(keys)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    assert key("a", "b") == keys[-1]
 
 
 def test_builds_in_different_folders_without_a_cache_have_equal_bytes(source, tmp_path) -> None:

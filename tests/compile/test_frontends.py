@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import zipfile
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from in_process import export  # noqa: E402
 from coilpack.compiler.capture.functionalise import functionalise, tensors  # noqa: E402
 from coilpack.compiler.frontends import load_program  # noqa: E402
 from coilpack.compiler.pt2 import Pt2File  # noqa: E402
+from coilpack.compiler.python_file import import_module  # noqa: E402
 from coilpack.compiler.weights import Weights  # noqa: E402
 from coilpack.runtime.errors import InvalidFileError, UnsupportedError  # noqa: E402
 
@@ -110,3 +112,11 @@ def test_weights_are_read_without_taking_memory(tmp_path) -> None:
         assert torch.equal(program.state_dict["weight"][5], torch.export.load(path).state_dict["weight"][5])
         program.state_dict["weight"].zero_()  # of the mapping alone
     assert torch.export.load(path).state_dict["weight"].any()
+
+
+def test_a_file_that_changes_the_search_path_leaves_it_so_but_for_its_own_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "model.py").write_text("import sys\nsys.path.insert(0, '/models/library')\n")
+    before = list(sys.path)
+    import_module(tmp_path / "model.py")
+    assert sys.path == ["/models/library", *before]

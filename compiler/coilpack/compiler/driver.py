@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from coilpack import schemas
 from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
 from coilpack.compiler.kernel_options import KernelOptions
@@ -289,21 +290,28 @@ def _bundle_key(work: Work, target: Target) -> str:
 
     return content_key(
         what="target",
-        programs={name: file.fingerprint for name, file in work.exported.items()},
+        programs=[[name, file.fingerprint] for name, file in work.exported.items()],  # in order: it names the kernels
         target=target.ptx_name,
         images=[kind.name for kind in work.image_kinds],
         ptx_version=work.ptx_version,
         float32_matmul_precision=work.float32_matmul_precision,
         matmul=work.matmul,
         versions={name: version(name) for name in ("torch", "triton")},
+        environment={name: value for name, value in os.environ.items() if _changes_code(name)},
         compiler=_own_code(),
     )
 
 
+def _changes_code(variable: str) -> bool:
+    """Whether torch, Triton or LLVM may compile otherwise for an environment variable; one too many costs time only."""
+    prefixes = ("TORCH", "TRITON_", "DISABLE_", "LLVM_", "MLIR_", "NVPTX_")
+    return variable.startswith(prefixes) and not variable.endswith(("_CACHE_DIR", "_HOME"))
+
+
 @functools.cache
 def _own_code() -> str:
-    """A hash of the source of compiler and runtime, so that a changed compiler or writer compiles again."""
-    roots = [Path(__file__).parent, Path(errors.__file__).parent]
+    """A hash of the source of all that compiles and writes, so that a change in it compiles again."""
+    roots = [Path(__file__).parent, Path(errors.__file__).parent, Path(schemas.__file__).parent]
     return source_hash(file for root in roots for file in root.rglob("*.py"))
 
 

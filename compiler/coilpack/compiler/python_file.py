@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -20,7 +21,8 @@ def import_module(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.resolve()))
+    folder = str(path.parent.resolve())
+    sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except CoilpackError:
@@ -28,5 +30,6 @@ def import_module(path: Path) -> ModuleType:
     except Exception as error:
         raise InputError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.pop(0)
+        with contextlib.suppress(ValueError):  # the file may have taken it out, or put others before it
+            sys.path.remove(folder)
     return module

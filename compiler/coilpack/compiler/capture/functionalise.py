@@ -53,7 +53,7 @@ def tensors(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
 
 def _memory(tensor: torch.Tensor) -> tuple[int, int]:
     storage = tensor.untyped_storage()
-    return storage.data_ptr(), storage.nbytes()
+    return storage.data_ptr() or id(tensor), storage.nbytes()  # tensors without elements have no address
 
 
 def _apart(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
