@@ -131,6 +131,16 @@ MODELS: dict[str, Row] = {
         ({0: _B},),
         lambda n: (_rows(n + 1, 4),),
     ),
+    "no_operation": Row(
+        lambda: models.Lambda(lambda x, n: (x, n * 2, x.shape[0] + 1)),
+        ({0: _B}, Dim.DYNAMIC),
+        lambda n: (_rows(n + 1, 4), 3 * n + 2),
+    ),
+    "integers_alone": Row(
+        lambda: models.Lambda(lambda n: n * 2 + 1),
+        (Dim.DYNAMIC,),
+        lambda n: (n + 2,),
+    ),
 }
 
 

@@ -111,8 +111,14 @@ def run_inductor(retraced: Retraced, choices: StaticChoices) -> HostGraph:
             raise
         except Exception as error:
             raise _explain(error, retraced.graph_module.graph) from error
-    assert sink.result is not None
-    return sink.result
+    return sink.result or _unchanged(retraced.graph_module.graph)
+
+
+def _unchanged(graph: torch.fx.Graph) -> HostGraph:
+    """The host program of a graph without operations, for which Inductor makes none."""
+    (output,) = graph.find_nodes(op="output")
+    output.args = (tuple(output.args[0]),)
+    return HostGraph(graph, {}, {})
 
 
 def _keep_output_layouts(graph: torch.fx.Graph) -> None:

@@ -159,8 +159,13 @@ def _set_aside(value: torch.Tensor) -> torch.Tensor:
 
 def _shape_env(graph_module: torch.fx.GraphModule) -> Any:
     """The shape environment of the export, so that its symbols keep their names and ranges."""
-    values = (node.meta.get("val") for node in graph_module.graph.nodes)
-    return next((v.fake_mode.shape_env for v in values if isinstance(v, compat.FakeTensor)), None)
+    for node in graph_module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, compat.FakeTensor):
+            return value.fake_mode.shape_env
+        if isinstance(value, torch.SymInt):
+            return value.node.shape_env
+    return None
 
 
 def _on_cuda(value: Any) -> Any:
