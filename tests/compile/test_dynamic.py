@@ -22,7 +22,7 @@ from torch.export import Dim  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
-from coilpack.runtime.errors import InputError  # noqa: E402
+from coilpack.runtime.errors import InputError, UnsupportedError  # noqa: E402
 
 SIZES = (4, 1, 0, 7, 16, 32)
 
@@ -273,3 +273,18 @@ def test_an_integer_that_the_model_compares_with_a_size_must_equal_it(tmp_path: 
         np.testing.assert_array_equal(program(x, 6).numpy(), 6 * x)
         with pytest.raises(InputError, match="argument 1"):
             program(x, 7)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x, r"output 0, of aten\.\S*upsample\S* at \S+\.py:\d+, has the shape"),
+        (lambda x: x.cumsum(-1).flip(-1).cumsum(-1).sum((2, 3)), r"at \w+\.py:\d+: the size"),
+    ],
+    ids=["result", "intermediate"],
+)
+def test_a_size_that_no_package_computes_is_refused_with_its_line(function, message) -> None:
+    resize = models.Lambda(lambda x: function(torch.nn.functional.interpolate(x, scale_factor=1.5)))
+    program = torch.export.export(resize, (torch.randn(1, 1, 8, 6),), dynamic_shapes={"args": ({2: Dim.DYNAMIC},)})
+    with pytest.raises(UnsupportedError, match=message):
+        compile_in_process({"main": program})

@@ -22,7 +22,7 @@ from coilpack.compiler.capture.grid import launch_grid
 from coilpack.compiler.capture.library_calls import is_product, library_product, product_arguments, sums_apart
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.size_expressions import expression
-from coilpack.compiler.capture.source_location import first_known, portable_location, source_location
+from coilpack.compiler.capture.source_location import UNKNOWN, first_known, portable_location, source_location
 from coilpack.runtime.errors import CoilpackError, UnsupportedError
 from coilpack.runtime.program.expr import Expr
 
@@ -291,7 +291,10 @@ class _Converter(compat.FxConverter):
             return float(value)
         while not self._computed_sizes.keys().isdisjoint(value.free_symbols):
             value = value.xreplace(self._computed_sizes)
-        return expression(value)
+        try:
+            return expression(value)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"at {self._location or UNKNOWN}: {error}") from error
 
     def _generate_buffer(self, node: Any) -> Any:
         if isinstance(node, compat.ShapeAsConstantBuffer):

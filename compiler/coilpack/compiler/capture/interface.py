@@ -17,6 +17,7 @@ from coilpack.compiler.capture.array_types import tensor_type
 from coilpack.compiler.capture.bindings import Binding, Mutation
 from coilpack.compiler.capture.mutations import order_mutations
 from coilpack.compiler.capture.size_expressions import expression
+from coilpack.compiler.capture.source_location import source_location
 from coilpack.compiler.capture.symbols import symbol_of
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
@@ -80,7 +81,9 @@ def read_interface(program: torch.export.ExportedProgram, name: str, tensors: Ma
             raise UnsupportedError(f"{name!r} has a {spec.kind.name.lower()} {spec.target!r}; return tensors only")
         elif isinstance(value, torch.Tensor):
             results.append(number)
-            outputs.append(ir.Argument("", tensor_type(value, f"output {len(outputs)}")))
+            made = output.args[0][number]
+            what = f"output {len(outputs)}, of {made.target} at {source_location(made)},"
+            outputs.append(ir.Argument("", tensor_type(value, what)))
         elif value is not None:
             what = f"output {len(outputs)} of {name!r}"
             outputs.append(ir.Argument("", ir.INTEGER_TYPE, _integer(value, what)))
