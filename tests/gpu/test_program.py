@@ -91,7 +91,7 @@ def test_what_is_refused(program, device):
         Program(MemoryPackage({"sm_999": "8.0"}), device, "m.coil")
 
 
-def test_threads_and_streams(program, streams):
+def test_threads_and_streams(streams, program):  # streams outlive the program that was called on them
     wrong = []
 
     def work(number):
