@@ -91,19 +91,21 @@ def test_what_is_refused(program, device):
         Program(MemoryPackage({"sm_999": "8.0"}), device, "m.coil")
 
 
-def test_threads_and_streams(streams, program):  # streams outlive the program that was called on them
-    wrong = []
+def test_threads_and_streams(streams, device):
+    # A program of its own, as streams must outlive what is called on them.
+    with Program(MemoryPackage({"sm_75": "8.0"}), device, "m.coil") as program:
+        wrong = []
 
-    def work(number):
-        for size in range(1, 200, 7):
-            x = np.full(size, number, np.float32)
-            if not np.array_equal(program(x, function="dynamic", stream=(*streams, None, 2)[number]).numpy(), x):
-                wrong.append((number, size))
+        def work(number):
+            for size in range(1, 200, 7):
+                x = np.full(size, number, np.float32)
+                if not np.array_equal(program(x, function="dynamic", stream=(*streams, None, 2)[number]).numpy(), x):
+                    wrong.append((number, size))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    np.testing.assert_array_equal(program(X, BIAS).numpy(), EXPECTED)  # the latest stream is the default one again
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        np.testing.assert_array_equal(program(X, BIAS).numpy(), EXPECTED)  # the latest stream is the default one again
