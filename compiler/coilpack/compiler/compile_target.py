@@ -26,7 +26,7 @@ from coilpack.compiler.capture.symbols import with_sizes
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import ResourceError
 from coilpack.compiler.passes.plan_memory import PlanMemory
-from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels, write_kernels
+from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels, write_images
 from coilpack.compiler.state import State, state_names
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
@@ -99,10 +99,7 @@ def compile_target(
             for name, program in programs.items()
         )
         compiled = kernels.finish()
-    images = tuple(
-        ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in options.image_kinds
-    )
-    executables = {image.entry: write_kernels(image.kind, compiled) for image in images}
+    images, executables = write_images(target, options.image_kinds, compiled)
     operations = [operation for function in functions for operation in function.operations]
     globals_ = {op.global_ for op in operations if isinstance(op, ir.GetGlobal)}
     used = {op.storage for op in operations if isinstance(op, ir.Parameter)}

@@ -178,7 +178,15 @@ def program_kernel(export_name: str, compiled: LoweredKernel, grid: tuple[Expr, 
     return ir.Kernel(export_name, tuple(parameters), compiled.cooperative, grid)
 
 
-def write_kernels(kind: ir.ImageKind, kernels: Sequence[ProgramKernel]) -> bytes:
+def write_images(
+    target: Target, kinds: Sequence[ir.ImageKind], kernels: Sequence[ProgramKernel]
+) -> tuple[tuple[ir.Image, ...], dict[str, bytes]]:
+    """The images of a target, one of each kind, and the executable of all kernels behind each, by package entry."""
+    images = tuple(ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in kinds)
+    return images, {image.entry: _write_kernels(image.kind, kernels) for image in images}
+
+
+def _write_kernels(kind: ir.ImageKind, kernels: Sequence[ProgramKernel]) -> bytes:
     """The executable of all kernels, one module for each distinct image."""
     modules: dict[bytes, int] = {}
     exports = []

@@ -22,7 +22,6 @@ from coilpack.runtime.targets import describe_targets, runnable_images
 if TYPE_CHECKING:
     from coilpack.runtime.package import Package
 
-_ALIGNMENT = 256  # bytes; weights and globals are as aligned as allocations of their own
 _MAX_PLANS = 256  # each stands for a function and one combination of sizes
 
 
@@ -195,7 +194,7 @@ def _place(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
     total = 0
     for name, nbytes in sizes.items():
         offsets[name] = total
-        total += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        total += ir.aligned(nbytes)  # a plan relies on it, as for the arena
     return offsets, total
 
 

@@ -263,7 +263,7 @@ class _Builder:
         self.seeds.append(SeedRow(self.seeds_nbytes, type_.size, operation.philox_offset))
         self.define_at(operation.result, Base.SEEDS, self.seeds_nbytes, type_.span_nbytes)
         # Rows are as aligned as other allocations: kernels rely on it.
-        self.seeds_nbytes += -(-type_.span_nbytes // ir.ARENA_ALIGNMENT) * ir.ARENA_ALIGNMENT
+        self.seeds_nbytes += ir.aligned(type_.span_nbytes)
 
     def alloc(self, operation: ir.Alloc) -> None:
         nbytes, offset = self.size(operation.nbytes), self.evaluate(operation.offset)

@@ -11,7 +11,7 @@ from coilpack.compiler import _triton_compat as triton
 from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.kernels.lower import KernelCompiler, Progress
-from coilpack.compiler.program_kernels import ProgramKernel, program_kernel, write_kernels
+from coilpack.compiler.program_kernels import ProgramKernel, program_kernel, write_images
 from coilpack.compiler.standalone.generated_module import read_module
 from coilpack.compiler.standalone.inductor_kernels import load_kernels
 from coilpack.compiler.standalone.model import StandaloneKernel
@@ -73,7 +73,6 @@ def compile_kernels(
         candidate = kernel.candidates[number]
         described = program_kernel(kernel.export_name, lowered, candidate.grid)
         made.append(ProgramKernel(described, candidate.source, lowered))
-    images = tuple(ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in image_kinds)
+    images, executables = write_images(target, image_kinds, made)
     compiled = ir.Target(target.ptx_name, images, tuple(k.kernel for k in made), ())
-    executables = {image.entry: write_kernels(image.kind, made) for image in images}
     return TargetBundle(ir.Program(PRODUCER, (), (), (compiled,)), executables, {})

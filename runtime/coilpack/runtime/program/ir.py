@@ -20,6 +20,11 @@ from coilpack.runtime.program.expr import Expr, ExprKind, binary
 ARENA_ALIGNMENT = 256  # bytes; what cuMemAlloc guarantees, so arena values are as aligned as allocations of their own
 
 
+def aligned(nbytes: int) -> int:
+    """The bytes that a block takes where blocks of `ARENA_ALIGNMENT` follow each other."""
+    return -(-nbytes // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+
+
 def contiguous_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """Row-major strides, in elements, of an array of that shape."""
     strides: list[Expr] = []
