@@ -32,7 +32,7 @@ $(VENV)/ready-to-compile: $(VENV)/made $(PINS)
 	touch $@
 
 $(VENV)/ready-to-develop: $(VENV)/ready-to-compile
-	$(PIP) --editable '.[compile,dev,samples]'
+	$(PIP) --editable '.[compile,dev,iree,samples]'
 	touch $@
 
 demo: $(VENV)/ready-to-compile

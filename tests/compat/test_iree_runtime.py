@@ -30,7 +30,7 @@ PTX = b""".version 7.6
 .visible .entry second(.param .u64 a) { ret; }
 """
 
-pytestmark = pytest.mark.skipif(not (BIN / "iree-run-module").exists(), reason="needs iree-base-runtime (extra `dev`)")
+pytestmark = pytest.mark.skipif(not (BIN / "iree-run-module").exists(), reason="needs iree-base-runtime (extra `iree`)")
 
 
 @pytest.fixture(scope="module")

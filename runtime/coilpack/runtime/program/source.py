@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InvalidFileError
+from coilpack.runtime.excerpt import excerpt
 from coilpack.runtime.program import ir, wire
 from coilpack.runtime.program.expr import Binary, Expr, Symbol
 from coilpack.runtime.program.text import OPERATORS
@@ -25,8 +26,6 @@ _T = TypeVar("_T")
 
 DTYPES = {dtype.name: dtype for dtype in DType}
 _OPERATORS = {text: kind for kind, text in OPERATORS.items()}
-
-_SHOWN_BEFORE, _SHOWN = 60, 120  # characters of a long line that a message shows, and those before the fault
 
 TERMINALS = {
     "VALUE": "a value (%name)",
@@ -91,12 +90,8 @@ class Source:
         self._fail(at.line, at.column, problem)
 
     def _fail(self, line: int, column: int, problem: str) -> NoReturn:
-        lines = self.text.split("\n")
-        content = lines[line - 1].rstrip("\r") if line <= len(lines) else ""
-        start = max(0, column - 1 - _SHOWN_BEFORE) if len(content) > _SHOWN else 0
-        shown = content[start : start + _SHOWN]
-        indent = "".join("\t" if character == "\t" else " " for character in content[start : column - 1])
-        raise InvalidFileError(self.file, f"line {line}, column {column}", f"{problem}\n  {shown}\n  {indent}^")
+        shown = excerpt(self.text, line, column)
+        raise InvalidFileError(self.file, f"line {line}, column {column}", f"{problem}\n{shown}")
 
     # --- tokens ---
 
