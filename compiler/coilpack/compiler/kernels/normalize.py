@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from coilpack.compiler.kernels.ptx_entry import ENTRY, PtxParameter, declared_parameters, mentions, parameter_list
 from coilpack.compiler.kernels.signature import Parameter
 from coilpack.compiler.targets import PtxVersion
 from coilpack.runtime.errors import CoilpackError, InputError, UnsupportedError
@@ -28,12 +29,6 @@ _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
 # PTX ISA, "Identifiers": a letter, or one of _ $ % and something more.
 _IDENTIFIER = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 _WORD = re.compile(r"(?<![\w$%.])[\w$%]+", re.ASCII)
-_ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$%]+)\s*\((?P<parameters>[^()]*)\)", re.ASCII)
-_PARAMETER = re.compile(
-    r"\.param\s+(?:\.align\s+\d+\s+)?\.(?P<type>[a-z]+)(?P<bits>\d+)\s+"
-    r"(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?(?P<name>[\w$%]+)\s*(?:\[(?P<count>\d+)\])?",
-    re.ASCII,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +50,6 @@ class NormalizedPtx:
     parameters: tuple[Parameter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _PtxParameter:
-    name: str
-    size: int  # bytes
-    text: str
-
-
 def normalize_ptx(
     ptx: str, kernel_name: str, arguments: Sequence[Parameter], *, scratch_bytes: int = 0
 ) -> NormalizedPtx:
@@ -81,20 +69,18 @@ def normalize_ptx(
     if _IDENTIFIER.fullmatch(kernel_name) is None or kernel_name == "WARP_SZ":
         raise InputError(f"{kernel_name!r} is not a kernel name that PTX allows; sanitize it first")
     text = _without_debug(ptx)
-    entries = list(_ENTRY.finditer(text))
+    entries = list(ENTRY.finditer(text))
     if len(entries) != 1:
         raise CoilpackError(f"kernel {kernel_name!r}: its PTX has {len(entries)} entries instead of one")
     entry = entries[0]
-    declared = _declared(kernel_name, entry["parameters"])
+    declared = declared_parameters(kernel_name, entry["parameters"])
     kept = _without_scratch(kernel_name, declared, len(arguments), text[entry.end() :], scratch_bytes)
     _check(kernel_name, kept, arguments)
     new_names = {p.name: f"{kernel_name}_param_{index}" for index, p in enumerate(kept)}
     before, after = (_renamed(part, new_names) for part in (text[: entry.start()], text[entry.end() :]))
     if any(re.search(rf"(?<![\w$%.]){re.escape(kernel_name)}(?=\s*[(\[;,=])", part) for part in (before, after)):
         raise InputError(f"kernel {kernel_name!r}: its PTX has another symbol of that name; choose another kernel name")
-    parameters = ",".join(f"\n\t{_renamed(p.text, new_names)}" for p in kept)
-    end = "\n)" if kept else ")"
-    text = f"{before}.entry {kernel_name}({parameters}{end}{after}"
+    text = f"{before}.entry {kernel_name}{parameter_list([_renamed(p.text, new_names) for p in kept])}{after}"
     version, target = _VERSION.search(text), _TARGET.search(text)
     if version is None or target is None:
         raise CoilpackError(f"kernel {kernel_name!r}: its PTX has no .version or no .target")
@@ -113,22 +99,11 @@ def _renamed(text: str, new_names: Mapping[str, str]) -> str:
     return _WORD.sub(lambda m: new_names.get(m[0], m[0]), text)
 
 
-def _declared(kernel_name: str, text: str) -> list[_PtxParameter]:
-    parameters = []
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        match = _PARAMETER.fullmatch(part)
-        if match is None:
-            raise CoilpackError(f"kernel {kernel_name!r}: cannot read the PTX parameter {part!r}")
-        size = max(int(match["bits"]), 8) // 8 * int(match["count"] or 1)
-        parameters.append(_PtxParameter(match["name"], size, " ".join(part.split())))
-    return parameters
-
-
 def _without_scratch(
-    kernel_name: str, declared: list[_PtxParameter], expected: int, body: str, scratch_bytes: int
-) -> list[_PtxParameter]:
+    kernel_name: str, declared: list[PtxParameter], expected: int, body: str, scratch_bytes: int
+) -> list[PtxParameter]:
     extra = declared[expected:]
-    read = [p.name for p in extra if re.search(rf"(?<![\w$%.]){re.escape(p.name)}(?![\w$])", body)]
+    read = [p.name for p in extra if mentions(body, p.name)]
     if scratch_bytes or (read and len(extra) == SCRATCH_PARAMETERS):
         raise UnsupportedError(
             f"kernel {kernel_name!r} needs {scratch_bytes or 'some'} bytes of global scratch memory for each block, "
@@ -141,7 +116,7 @@ def _without_scratch(
     return declared[:expected]
 
 
-def _check(kernel_name: str, declared: list[_PtxParameter], arguments: Sequence[Parameter]) -> None:
+def _check(kernel_name: str, declared: list[PtxParameter], arguments: Sequence[Parameter]) -> None:
     if len(declared) != len(arguments):
         raise CoilpackError(
             f"kernel {kernel_name!r}: its PTX has {len(declared)} parameters where its signature has {len(arguments)}"
