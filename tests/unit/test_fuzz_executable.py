@@ -24,6 +24,10 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "cda1": (write_executable(small()), read_executable),
     "vmfb": ((IREE / "names_dyn-3.6.0.vmfb").read_bytes(), read_vmfb),
 }
+# Damaged at random only: a module with a module as its executable, and one with parameters.
+OTHER = [
+    ((IREE / "other" / f"{name}.vmfb").read_bytes(), read_vmfb) for name in ("names-vmvx-3.13.0", "parameters-3.13.0")
+]
 # Schemas, regular expressions and the like that a first call leaves in memory.
 BASE_BYTES = 100_000
 
@@ -71,7 +75,7 @@ def test_every_byte_of_a_module():
 
 
 def _random_damage(count: int, seed: int) -> None:
-    sources = [*FILES.values(), (write_executable(full()), read_executable)]
+    sources = [*FILES.values(), *OTHER, (write_executable(full()), read_executable)]
     rng = random.Random(seed)
     for index in range(count):
         data, read = sources[index % len(sources)]
@@ -88,9 +92,8 @@ def test_much_random_damage():
     _random_damage(100_000, seed=2)
 
 
-@pytest.mark.parametrize("kind", FILES)
-def test_memory_is_bounded_by_the_file(kind):
-    data, read = FILES[kind]
+@pytest.mark.parametrize(("data", "read"), [*FILES.values(), *OTHER], ids=[*FILES, "vmvx", "parameters"])
+def test_memory_is_bounded_by_the_file(data, read):
     survives(read, data)
     rng = random.Random(3)
     variants = [damage(data, rng) for _ in range(300)]

@@ -9,6 +9,8 @@ from executable_samples import Raw, small
 from coilpack.runtime.errors import InvalidFileError
 from coilpack.runtime.executable import write_executable
 from coilpack.runtime.vmfb import is_vmfb, read_vmfb
+from coilpack.runtime.vmfb.calling_convention import call_types
+from coilpack.runtime.vmfb.strings import find_parameters, find_query
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "iree" / "names_dyn-3.13.0.vmfb"
 
@@ -107,3 +109,97 @@ def test_truncated(size):
     data = GOLDEN.read_bytes()[:size]
     with pytest.raises(InvalidFileError):
         read_vmfb(data)
+
+
+@pytest.mark.parametrize(
+    ("convention", "arguments", "results"),
+    [
+        ("0v_v", (), ()),
+        ("0_", (), ()),
+        ("0rI_r", ("!vm.ref<?>", "i64"), ("!vm.ref<?>",)),
+        ("0ifFCiD_i", ("i32", "f32", "f64", "tuple<i32>..."), ("i32",)),
+        ("0rCirIDCID_", ("!vm.ref<?>", "tuple<i32, !vm.ref<?>, i64>...", "tuple<i64>..."), ()),
+    ],
+)
+def test_calling_conventions(convention, arguments, results):
+    assert call_types(convention) == (arguments, results)
+
+
+@pytest.mark.parametrize(
+    "convention", ["", "1r_r", "r_r", "0x_r", "0r_x", "0iv_v", "0Ci_v", "0CCiDD_v", "0D_v", "0CCD_v"]
+)
+def test_unknown_calling_conventions(convention):
+    assert call_types(convention) is None
+
+
+ELF, VMVX = "embedded-elf-x86_64", "vmvx-bytecode-fb"
+ASKS = ("hal.device.id", "local*", "hal.executable.format")
+
+
+@pytest.mark.parametrize(
+    ("texts", "devices", "formats"),
+    [
+        ((), (), ()),
+        (("hal.device.id", "cuda", None), ("cuda",), ()),
+        (("x-fb", *ASKS, ELF, None, VMVX), ("local*",), (ELF,)),
+        ((*ASKS, ELF, VMVX, None), ("local*",), (ELF, VMVX)),
+        ((*ASKS, ELF, "input0", "tensor"), ("local*",), (ELF,)),
+        (("cuda", "hal.device.id", "hal.executable.format", "cuda-nvptx-fb", None), (), ("cuda-nvptx-fb",)),
+    ],
+)
+def test_what_devices_are_asked(texts, devices, formats):
+    assert find_query(texts) == (devices, formats)
+
+
+def keys(*entries: tuple[int, int]) -> bytes:
+    return b"".join(struct.pack("<2I", *entry) for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("segments", "scopes", "found"),
+    [
+        ([keys((0, 1), (1, 2)), b"abc", bytes(48), b"scope"], ("scope",), ("a", "bc")),
+        ([b"scope", b"hal.device.id", keys((0, 3)), b"abc", bytes(24), b"other"], ("scope",), ("abc",)),
+        ([keys((0, 3)), b"abc", bytes(24), b"input0"], (), ("abc",)),
+        ([keys((0, 3)), b"abc", bytes(48), b"scope"], (), ("abc",)),  # ranges of two: those of others
+        ([keys((0, 3)), "\u00e9a".encode()], (), ("\u00e9a",)),
+        ([keys((0, 1), (1, 2)), "\u00e9a".encode()], (), ()),  # cut inside a character
+        ([keys((0, 2)), b"abc"], (), ()),
+        ([keys((0, 1), (2, 1)), b"abc"], (), ()),
+        ([keys((0, 3), (3, 0)), b"abc"], (), ()),
+        ([keys((0, 3), (0, 3)), b"abc"], (), ()),
+        ([keys((0, 2**32 - 1)), b"abc"], (), ()),
+        ([keys((0, 3))[:-1], b"abc"], (), ()),
+        ([b"", b"abc"], (), ()),
+        ([keys((0, 3))], (), ()),
+        ([bytes(80), b"", keys((0, 3)), b"abc"], (), ()),  # beyond what may be looked at
+    ],
+)
+def test_parameters(segments, scopes, found):
+    texts = [segment.decode() if segment.isalnum() or b"." in segment else None for segment in segments]
+    views = [memoryview(segment) for segment in segments]
+    assert find_parameters(views, texts, {"input0"}, room=80) == (scopes, found)
+
+
+def test_too_many_segments():
+    data = module(external=((0, 0),) * 65_537)
+    with pytest.raises(InvalidFileError, match="rodata_segments: there are 65537; the limit is 65536"):
+        read_vmfb(data)
+
+
+def test_overlapping_texts_take_no_memory():
+    """Segments behind the module may overlap as they like: their bytes are not looked at as texts."""
+    found = read_vmfb(module(external=[(index, 1000) for index in range(100)], behind=b"x" * 1100))
+    assert {(segment.kind, segment.text, segment.embedded) for segment in found.rodata} == {("data", None, False)}
+    (segment,) = read_vmfb(module(b"hal.device.id")).rodata
+    assert (segment.kind, segment.text, segment.embedded) == ("text", "hal.device.id", True)
+
+
+def test_a_module_that_is_data_is_no_executable():
+    inner = module(b"x")
+    assert read_vmfb(module(inner)).other_executables == ()
+    asked = [text.encode() for text in (*ASKS, VMVX)]
+    (executable,) = read_vmfb(module(*asked, inner)).other_executables
+    assert (executable.format, executable.segment, executable.exports) == (VMVX, 4, ("f",))
+    with pytest.raises(InvalidFileError, match=r"m: rodata_segments\[4\]: "):
+        read_vmfb(module(*asked, inner[:12] + b"\xff" * len(inner)), file="m")

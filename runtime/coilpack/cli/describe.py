@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coilpack.cli.describe_module import describe_module
 from coilpack.runtime.executable import Executable, Export, read_executable
 from coilpack.runtime.files import file_kind, map_file
 from coilpack.runtime.loading import check_layout
 from coilpack.runtime.package import Package
 from coilpack.runtime.program.ir import Argument, Kernel, Signature, SizeSymbol, Target
 from coilpack.runtime.program.text import print_argument, print_expr, print_guard, print_parameter
-from coilpack.runtime.vmfb import VmFunction, read_vmfb
+from coilpack.runtime.vmfb import read_vmfb
 
 Description = dict[str, Any]
-
-# `%name: type` in the declaration of a VM function, as `sync func @f(%input0: tensor<4xf32>) -> (%output0: ...)`.
-_DECLARED = re.compile(r"%([\w$.-]+): ((?:[^,()<>]|<[^<>]*>)+)")
 
 
 def describe(path: Path, *, weights: bool = False) -> Description:
@@ -31,10 +28,10 @@ def describe(path: Path, *, weights: bool = False) -> Description:
 
     Returns:
         `kind` (`package`, `executable` or `vmfb`), `executables` and `functions`; of a package also its `globals`, and
-        of its functions and kernels what the program says about them. An export's `export_name` is the
-        name it is looked up by: the stored one or, where the file has none, its `kernel_name`; `name_source` says
-        which. `symbol` is what the driver is asked for: `kernel_name`, save in files that gave several exports one
-        kernel name.
+        of its functions and kernels what the program says about them; of a module also what `describe_module` gives.
+        An export's `export_name` is the name it is looked up by: the stored one or, where the file has none, its
+        `kernel_name`; `name_source` says which. `symbol` is what the driver is asked for: `kernel_name`, save in files
+        that gave several exports one kernel name.
 
     Raises:
         InvalidFileError: the file is invalid, or none of these.
@@ -48,9 +45,8 @@ def describe(path: Path, *, weights: bool = False) -> Description:
         module = read_vmfb(data, file=file)
         return {
             "kind": "vmfb",
-            "module": module.module_name,
+            **describe_module(module),
             "executables": [_executable(executable) for executable in module.executables],
-            "functions": [_vm_function(f) for f in module.functions if not f.name.startswith("__")],
         }
     with Package.open(path) as package:
         if weights:
@@ -160,12 +156,3 @@ def _symbol(symbol: SizeSymbol) -> Description:
 
 def _arguments(arguments: Sequence[Argument]) -> list[dict[str, str]]:
     return [{"name": argument.name, "type": print_argument(argument)} for argument in arguments]
-
-
-def _vm_function(function: VmFunction) -> Description:
-    inputs, _, outputs = function.declaration.partition(" -> ")
-    return {"name": function.name, "inputs": _declared(inputs), "outputs": _declared(outputs)}
-
-
-def _declared(text: str) -> list[dict[str, str]]:
-    return [{"name": name, "type": type_.strip()} for name, type_ in _DECLARED.findall(text)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from coilpack.cli.describe import Description, describe
+from coilpack.cli.print_module import print_module_head, print_module_rest
 from coilpack.cli.terminal import print_table
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.files import file_kind, map_file
@@ -50,6 +51,8 @@ def _print(path: Path, description: Description) -> None:
     if "producer" in description:
         weights = description["weights"]
         click.echo(f"  producer {description['producer']}; {weights['storages']} weights, {weights['bytes']} bytes")
+    if description["kind"] == "vmfb":
+        print_module_head(description)
     if description["functions"]:
         rows = [(f["name"], _signature(f["inputs"]), _signature(f["outputs"])) for f in description["functions"]]
         print_table("Functions", ("name", "inputs", "outputs"), rows)
@@ -68,6 +71,8 @@ def _print(path: Path, description: Description) -> None:
         columns = ("#", "name", "symbol", "block", "shared", "bindings", "constants", "launch")
         shown = len(columns) if any(row[-1] for row in kernels) else len(columns) - 1
         print_table(title, columns[:shown], [row[:shown] for row in kernels])
+    if description["kind"] == "vmfb":
+        print_module_rest(description)
     sources = [export["name_source"] for executable in description["executables"] for export in executable["exports"]]
     if fallbacks := sources.count("kernel_name"):
         click.echo(f"{fallbacks} of {len(sources)} kernels have no export_name in the file: kernel_name stands for it")

@@ -18,14 +18,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         rows: cells, as many in each row as there are columns.
     """
     numeric = [all(isinstance(row[index], int) for row in rows) and bool(rows) for index in range(len(columns))]
-    text = [[_printable(str(cell)) for cell in row] for row in rows]
+    text = [[printable(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(title, columns, text, numeric)
     else:
         _print_plain(title, columns, text, numeric)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Names come from files: what could move the cursor or break a row is shown as an escape."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 

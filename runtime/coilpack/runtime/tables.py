@@ -13,6 +13,7 @@ from coilpack.runtime.verifier import Schema
 
 _U16: Final = struct.Struct("<H")
 _U32: Final = struct.Struct("<I")
+_U64: Final = struct.Struct("<Q")
 _I32: Final = struct.Struct("<i")
 
 
@@ -35,6 +36,12 @@ class Table:
         """A number of 32 bits without a sign."""
         at = self.place(field)
         return self._buffer.u32(at) if at else 0
+
+    def u64(self, field: str) -> int:
+        """A number of 64 bits without a sign."""
+        at = self.place(field)
+        value: int = _U64.unpack_from(self._buffer.data, at)[0] if at else 0
+        return value
 
     def i32(self, field: str) -> int:
         """A number of 32 bits with a sign."""

@@ -38,6 +38,8 @@ MAX_MODULES: Final = 1 << 12
 MODULE_IDENTIFIER: Final = b"IREE"
 SEGMENT_ALIGNMENT: Final = 64
 """External segments start at the end of the FlatBuffer rounded up to this, counted from the start of the file."""
+MAX_MODULE_ITEMS: Final = 1 << 16
+"""Ours, as `MAX_EXPORTS`: functions that a module exports or imports, and segments of its read-only data."""
 
 # ZIP (APPNOTE.TXT 4.3.7). The fields a reader of `.vmfb` needs: signature, version, flags, method, time, date, CRC,
 # compressed size, size, name length, extra length.
