@@ -45,7 +45,7 @@ class Export:
     Args:
         ordinal: its position in the executable.
         kernel_name: its symbol, as stored.
-        export_name: the name to look it up by, as stored; None where the file has none (IREE before 3.13).
+        export_name: the name to look it up by, as stored; None where the file has none (IREE before 3.12).
         block_dims: threads per block along x, y and z.
         module_ordinal: which of the executable's modules holds it.
         shared_memory_bytes: dynamic shared memory per block, besides what the image declares.
