@@ -255,7 +255,11 @@ class Region:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One operation; `location` is where its name stands in the text."""
+    """One operation; `location` is where its name stands in the text.
+
+    `successors` are the blocks of its region that it may go on with, by number; what is passed to them is among the
+    operands.
+    """
 
     name: str
     operands: tuple[Value, ...]
@@ -263,6 +267,7 @@ class Operation:
     attributes: Mapping[str, Attribute]
     regions: tuple[Region, ...]
     location: Location
+    successors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
