@@ -22,6 +22,7 @@ from coilpack.compiler.kernels.lowered import ResourceError  # noqa: E402
 from coilpack.compiler.standalone import compile as standalone  # noqa: E402
 from coilpack.compiler.standalone.triton_function import read_function  # noqa: E402
 from coilpack.compiler.targets import TARGETS  # noqa: E402
+from coilpack.runtime.dtypes import DType  # noqa: E402
 from coilpack.runtime.errors import InputError, InvalidFileError, NotFoundError, UnsupportedError  # noqa: E402
 from coilpack.runtime.package import Package, write_package  # noqa: E402
 from coilpack.runtime.program import ir  # noqa: E402
@@ -291,6 +292,23 @@ def test_the_command_writes_an_executable(tmp_path, capsys, device) -> None:
     np.testing.assert_array_equal(arrays[2].numpy(), x + y)
 
 
+def test_an_executable_of_a_kernel_with_scalars_of_all_widths(tmp_path, device) -> None:
+    path = tmp_path / "widths.cda1"
+    arguments = ["--signature", "*fp64, i32, fp16, bf16, fp32, fp64"]
+    assert main(["compile", f"{FILE}:widths", *arguments, "-o", str(path), "--target", TARGET, "--no-cache"]) == 0
+    (out,) = on(device, np.zeros(1))
+    small, half, brain, single = (
+        int.from_bytes(np.array(value, dtype).tobytes(), "little")
+        for value, dtype in ((-3, "i4"), (1.5, "f2"), (0.25, DType.bf16.numpy), (0.1, "f4"))
+    )
+    double = np.array([0.1]).view("u4").tolist()  # the lower half first
+    with runtime.load_executable(path, device) as loaded:
+        kernel = loaded.lookup("widths")
+        assert (kernel.export.binding_count, kernel.export.constant_count) == (1, 6)
+        kernel.launch(1, [out], [small, half, brain, single, *double])
+    np.testing.assert_array_equal(out.numpy(), [(1.5 + 0.25 + float(np.float32(0.1)) + 0.1) * 2 - 3])
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
@@ -300,7 +318,11 @@ def test_the_command_writes_an_executable(tmp_path, capsys, device) -> None:
         ([f"{FILE}:add"], 1, "is a Triton kernel; give --signature"),
         (["absent.py"], 1, "'absent.py' cannot be read"),
         (["absent.py:add", "--signature", "i32"], 1, "there is no file 'absent.py'"),
-        ([f"{FILE}:widths", "--signature", "*fp64, i32, fp16, bf16, fp32, fp64"], 1, "emit a package"),
+        (
+            [f"{FILE}:widths", "--signature", "*fp64, i32, fp16, bf16, fp32, fp64", "--image", "cubin"],
+            1,
+            "kernel 'widths' has 6 parameters that are not at most 16 pointers",
+        ),
     ],
 )
 def test_wrong_commands(arguments: list[str], status: int, words: str, tmp_path, capsys) -> None:

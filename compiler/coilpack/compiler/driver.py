@@ -15,6 +15,7 @@ from typing import Any, Literal
 from coilpack import schemas
 from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
+from coilpack.compiler.iree.executable import standalone_executable
 from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.merge import merge_programs
 from coilpack.compiler.pt2 import Pt2File
@@ -22,8 +23,8 @@ from coilpack.compiler.target_process import Processes, Progress, Work, compile_
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
 from coilpack.runtime.atomic import write_atomically
-from coilpack.runtime.errors import InputError, UnsupportedError
-from coilpack.runtime.executable import read_executable
+from coilpack.runtime.errors import InputError
+from coilpack.runtime.executable import read_executable, write_executable
 from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.text import print_program
@@ -343,15 +344,8 @@ def _emit_executable(
     output: Path,
 ) -> None:
     (data,) = bundles[0].executables.values()
-    exports = {export.name: export for export in read_executable(data).exports}
-    for kernel in program.targets[0].kernels:
-        export = exports[kernel.export_name]
-        if export.binding_count + export.constant_count != len(kernel.parameters):
-            raise UnsupportedError(
-                f"kernel {kernel.export_name!r} has {len(kernel.parameters)} parameters that are not at most 16 "
-                "pointers followed by at most 64 scalars of 32 bits; it cannot be in a bare executable: emit a package"
-            )
-    write_atomically(output, data)
+    executable = standalone_executable(read_executable(data), program.targets[0].kernels)
+    write_atomically(output, write_executable(executable))
 
 
 def _emit_text(
