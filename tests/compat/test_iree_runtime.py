@@ -10,12 +10,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from coilpack.runtime.executable import BindingFlags, Executable, Export, write_executable
+from coilpack.runtime.executable import BindingFlags, Executable, Export, read_executable, write_executable
+from coilpack.runtime.extract import extract, write_parts
 from coilpack.runtime.vmfb import read_vmfb
 
 FOLDER = Path(__file__).parent
@@ -49,7 +51,9 @@ def run(tool: str, *arguments: object, environment: dict[str, str] | None = None
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
 
 
-def benchmark(path: Path, ordinal: int, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def benchmark(
+    path: Path, ordinal: int, environment: dict[str, str], constants: Sequence[int] = (4,)
+) -> subprocess.CompletedProcess[str]:
     return run(
         "iree-benchmark-executable",
         "--executable_format=cuda-nvptx-fb",
@@ -57,7 +61,7 @@ def benchmark(path: Path, ordinal: int, environment: dict[str, str]) -> subproce
         f"--entry_point={ordinal}",
         "--binding=4xf32",
         "--binding=4xf32",
-        "--constant=4",
+        *(f"--constant={constant}" for constant in constants),
         "--workgroup_count=3,2,1",
         "--batch_size=1",
         "--benchmark_min_time=1x",
@@ -91,6 +95,20 @@ def test_an_executable_is_loaded_and_launched(stub, tmp_path):
             "attribute 8 512",
             f"launch 3 2 1 {launch}",
         ]
+
+
+@pytest.mark.parametrize("name", ["names-2.9.0", "names_dyn-2.9.0", "names-3.8.0", "names_dyn-3.11.0", "names-3.13.0"])
+def test_what_is_extracted_is_loaded_and_launched(stub, tmp_path, name):
+    """Also what older compilers wrote without a header, and with names that no driver takes."""
+    executable, _ = write_parts(extract(FOLDER / "iree" / f"{name}.vmfb"), tmp_path)
+    exports = read_executable(executable.read_bytes()).exports
+    result = benchmark(executable, len(exports) - 1, stub, [4] * exports[-1].constant_count)
+    assert result.returncode == 0, result.stderr
+    functions = [line for line in calls(result) if line.startswith("function ")]
+    assert functions == [f"function {export.kernel_name}" for export in exports]
+    assert len(set(functions)) == len(exports)
+    x, y, z = exports[-1].block_dims
+    assert calls(result)[-1] == f"launch 3 2 1 block {x} {y} {z} shared 0"
 
 
 def test_iree_refuses_what_our_verifier_refuses(stub, tmp_path):

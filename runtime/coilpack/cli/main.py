@@ -30,6 +30,7 @@ _COMMANDS = {
     "compile": _Entry("coilpack.cli.compile_command", "Compile a model into a package, an executable or text."),
     "run": _Entry("coilpack.cli.run_command", "Run a function of a package and print its results."),
     "inspect": _Entry("coilpack.cli.inspect_command", "Show what a .coil, .cda1 or .vmfb file holds."),
+    "extract": _Entry("coilpack.cli.extract_command", "Write the executables and the code in a file as files."),
     "verify": _Entry("coilpack.cli.verify_command", "Check every part of a .coil, .cda1 or .vmfb file."),
 }
 
