@@ -23,6 +23,8 @@ CUDA, VULKAN, VMVX, ELF = "cuda-nvptx-fb", "vulkan-spirv-fb", "vmvx-bytecode-fb"
 NEEDS = {
     "parameters-2.9.0": ([PARAMETERS, HAL_5], ["cuda"], [CUDA]),
     "parameters-3.13.0": ([PARAMETERS, HAL_7], ["cuda"], [CUDA]),
+    "unscoped-2.9.0": ([PARAMETERS, HAL_5], ["cuda"], [CUDA]),
+    "unscoped-3.13.0": ([PARAMETERS, HAL_7], ["cuda"], [CUDA]),
     "names-cuda-or-vulkan-3.13.0": ([HAL_7], ["cuda", "vulkan"], [CUDA, VULKAN]),
     "names-llvm-cpu-2.9.0": ([HAL_5], ["local*"], [ELF]),
     "names-llvm-cpu-3.13.0": ([HAL_7], ["local*"], [ELF]),
@@ -63,7 +65,7 @@ def test_needs(name):
         expected = [ForeignExecutable(formats[0], size, at, exports) for at, size in enumerate(sizes, 4)]
         assert list(module.other_executables) == expected
     if PARAMETERS in dependencies:
-        assert module.parameter_scopes == ("model", "other")
+        assert module.parameter_scopes == (() if "unscoped" in name else ("model", "other"))
         assert module.parameter_keys == ("layer.weight", "b", "scale$1")
     else:
         assert (module.parameter_scopes, module.parameter_keys) == ((), ())

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from executable_samples import Raw, small
 
+from coilpack.cli.describe_module import describe_module
 from coilpack.runtime.errors import InvalidFileError
 from coilpack.runtime.executable import write_executable
-from coilpack.runtime.vmfb import is_vmfb, read_vmfb
+from coilpack.runtime.vmfb import VmFunction, is_vmfb, read_vmfb
 from coilpack.runtime.vmfb.calling_convention import call_types
 from coilpack.runtime.vmfb.strings import find_parameters, find_query
+from coilpack.schemas import wire
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "iree" / "names_dyn-3.13.0.vmfb"
 
@@ -160,6 +163,7 @@ def keys(*entries: tuple[int, int]) -> bytes:
     [
         ([keys((0, 1), (1, 2)), b"abc", bytes(48), b"scope"], ("scope",), ("a", "bc")),
         ([b"scope", b"hal.device.id", keys((0, 3)), b"abc", bytes(24), b"other"], ("scope",), ("abc",)),
+        ([b"scope", b"hal.device.id", b"cuda"], ("scope",), ()),
         ([keys((0, 3)), b"abc", bytes(24), b"input0"], (), ("abc",)),
         ([keys((0, 3)), b"abc", bytes(48), b"scope"], (), ("abc",)),  # ranges of two: those of others
         ([keys((0, 3)), "\u00e9a".encode()], (), ("\u00e9a",)),
@@ -178,13 +182,27 @@ def keys(*entries: tuple[int, int]) -> bytes:
 def test_parameters(segments, scopes, found):
     texts = [segment.decode() if segment.isalnum() or b"." in segment else None for segment in segments]
     views = [memoryview(segment) for segment in segments]
-    assert find_parameters(views, texts, {"input0"}, room=80) == (scopes, found)
+    first = texts[:1] == ["scope"]
+    assert find_parameters(views, texts, {"input0"}, room=80, scopes_first=first) == (scopes, found)
 
 
-def test_too_many_segments():
-    data = module(external=((0, 0),) * 65_537)
-    with pytest.raises(InvalidFileError, match="rodata_segments: there are 65537; the limit is 65536"):
-        read_vmfb(data)
+def test_too_many_segments(monkeypatch):
+    monkeypatch.setattr(wire, "MAX_MODULE_ITEMS", 2)
+    assert len(read_vmfb(module(external=((0, 0),) * 2)).rodata) == 2
+    with pytest.raises(InvalidFileError, match="rodata_segments: there are 3; the limit is 2"):
+        read_vmfb(module(external=((0, 0),) * 3))
+
+
+def test_types_without_a_declaration():
+    """Modules may be stripped of their reflection data; the types of the calling convention are left."""
+    read = read_vmfb(GOLDEN.read_bytes())
+    stripped = replace(read, functions=(VmFunction("f", "0rI_r"), VmFunction("g", "2?")))
+    f, g = describe_module(stripped)["functions"]
+    assert (f["inputs"], f["outputs"]) == (
+        [{"name": "", "type": "!vm.ref<?>"}, {"name": "", "type": "i64"}],
+        [{"name": "", "type": "!vm.ref<?>"}],
+    )
+    assert (g["inputs"], g["outputs"], g["calling_convention"]) == ([], [], "2?")
 
 
 def test_overlapping_texts_take_no_memory():

@@ -20,6 +20,7 @@ from coilpack.schemas import wire
 _SPACE: Final = "coilpack.bytecode_module."
 _OPTIONAL: Final = 2  # `ImportFlagBits.OPTIONAL` and `ModuleDependencyFlagBits.OPTIONAL`
 _PARAMETERS_MODULE: Final = "io_parameters"
+_SCOPES_FIRST: Final = 17  # the major version of the bytecode from which on scopes come first: that of IREE 3.11
 _ARGUMENT: Final = re.compile(r"%([\w$.-]+):")
 
 T = TypeVar("T")
@@ -212,7 +213,9 @@ class _Reader:
             return Parameters((), ())
         arguments = {name for function in functions for name in _ARGUMENT.findall(function.declaration)}
         contents, texts = [segment.content for segment in segments], [segment.text for segment in segments]
-        return find_parameters(contents, texts, arguments, len(self.module) + len(self.behind))
+        newer = self.definition.u32("bytecode_version") >> 16 >= _SCOPES_FIRST
+        room = len(self.module) + len(self.behind)
+        return find_parameters(contents, texts, arguments, room, scopes_first=newer)
 
 
 def _vmvx_exports(content: memoryview, file: str) -> tuple[str, ...]:

@@ -72,18 +72,25 @@ def find_query(texts: Sequence[str | None]) -> Query:
 
 
 def find_parameters(
-    contents: Sequence[memoryview], texts: Sequence[str | None], others: Collection[str], room: int
+    contents: Sequence[memoryview],
+    texts: Sequence[str | None],
+    others: Collection[str],
+    room: int,
+    *,
+    scopes_first: bool,
 ) -> Parameters:
     """Finds the parameters that a module loads; only for modules that depend on `io_parameters`.
 
     Parameters that are loaded together have a table of keys (offset and length in 32 bits each), the keys one after the
-    other, and a table of the ranges to load (24 bytes each). The scope is behind it or ahead of all queries.
+    other, and a table of the ranges to load (24 bytes each). The scope is behind it, in newer modules ahead of
+    all queries.
 
     Args:
         contents: each segment's bytes.
         texts: as those of `find_query`.
         others: texts that are no scopes, as the names of arguments.
         room: how many bytes of tables to look at; segments may overlap.
+        scopes_first: whether scopes are ahead of all queries.
     """
     keys: dict[str, None] = {}
     behind: dict[str, None] = {}
@@ -99,7 +106,7 @@ def find_parameters(
             behind |= {text: None} if text and text not in others and text not in _MESSAGES else {}
     start = texts.index(_DEVICE_KEY) if _DEVICE_KEY in texts else 0
     ahead = dict.fromkeys(text for text in texts[:start] if text)
-    return Parameters(tuple(ahead or behind), tuple(keys))
+    return Parameters(tuple(ahead if scopes_first else behind), tuple(keys))
 
 
 def _keys(table: memoryview, joined: memoryview) -> list[str]:
