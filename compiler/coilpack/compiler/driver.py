@@ -18,8 +18,9 @@ from coilpack.compiler.cache import Cache, content_key, default_directory, sourc
 from coilpack.compiler.iree.executable import standalone_executable
 from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.merge import merge_programs
+from coilpack.compiler.mlir.sources import MlirSource
 from coilpack.compiler.pt2 import Pt2File
-from coilpack.compiler.target_process import Processes, Progress, Work, compile_apart, export_apart
+from coilpack.compiler.target_process import Exporter, Processes, Progress, Work, compile_apart, export_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
 from coilpack.runtime.atomic import write_atomically
@@ -97,8 +98,9 @@ def compile_package(
     """Compiles functions into one file.
 
     Args:
-        sources: what each function is compiled from, by the function's name: a `.pt2` file, or `module.py:callable`
-            (`frontends.export_callable` says what that may return).
+        sources: what each function is compiled from, by the function's name: a `.pt2` file, `module.py:callable`
+            (`frontends.export_callable` says what that may return), or `model.mlir:@function`, whose function may be
+            left out where it is the file's only public one.
         output: the file to write; replaced only when everything succeeded.
         options: see `CompileOptions`.
         progress: called with short messages, from several threads.
@@ -227,25 +229,30 @@ def _python_file(source: str) -> tuple[Path, str] | None:
 
 
 def _exported(sources: Mapping[str, str], scratch: Path, progress: Progress) -> dict[str, Path]:
-    """The `.pt2` file of each function: the source itself, or what a callable returns, exported into `scratch`."""
+    """The `.pt2` file of each function: the source itself, or what it is exported to in `scratch`."""
     files: dict[str, Path] = {}
-    exports: dict[Path, dict[str, Path]] = {}  # by Python file and callable
+    exports: dict[tuple[Exporter, Path], dict[str, Path]] = {}  # by what exports, its file, and the name in it
     for number, (function, source) in enumerate(sources.items()):
         if callable_ := _python_file(source):
             path, name = callable_
-            files[function] = exports.setdefault(path, {}).setdefault(name, scratch / f"{number}.pt2")
+            exports_of = exports.setdefault(("python", path), {})
+            files[function] = exports_of.setdefault(name, scratch / f"{number}.pt2")
+        elif mlir := MlirSource.parse(source):
+            exports_of = exports.setdefault(("mlir", mlir.path), {})
+            files[function] = exports_of.setdefault(mlir.function or "", scratch / f"{number}.pt2")
         elif not Path(source).is_file():
-            raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
+            raise InputError(f"there is no file {source!r}; give a .pt2 or .mlir file, or module.py:callable")
         elif Path(source).suffix != ".pt2":
             raise InputError(
-                f"{source!r} is neither a .pt2 file nor module.py:callable, nor a module that Inductor generated (.py)"
+                f"{source!r} is neither a .pt2 or .mlir file nor module.py:callable, nor a module that Inductor "
+                "generated (.py)"
             )
         else:
             files[function] = Path(source)
-    for path, callables in exports.items():
+    for (exporter, path), names in exports.items():
         processes = Processes()
         try:
-            export_apart(path, callables, scratch, progress, processes)
+            export_apart(exporter, path, names, scratch, progress, processes)
         except BaseException:
             processes.stop()
             raise

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from coilpack.compiler.pt2 import Pt2File
 from coilpack.compiler.targets import Target
@@ -21,6 +21,7 @@ from coilpack.runtime.errors import CoilpackError
 from coilpack.runtime.program import ir
 
 Progress = Callable[[str], None]
+Exporter = Literal["python", "mlir"]
 
 
 @dataclass(frozen=True)
@@ -88,17 +89,19 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def export_apart(
+    exporter: Exporter,
     path: Path,
-    callables: Mapping[str, Path],
+    names: Mapping[str, Path],
     scratch: Path,
     progress: Progress,
     processes: Processes,
 ) -> None:
-    """Exports callables of a Python file in a process of its own, which takes the models with it when it ends.
+    """Exports models of one file in a process of its own, which takes them with it when it ends.
 
     Args:
-        path: the file, which is run.
-        callables: the `.pt2` file to write for each.
+        exporter: `python` for callables of a Python file, which is run; `mlir` for functions of an MLIR file.
+        path: the file.
+        names: the `.pt2` file to write for each; the empty name is an MLIR file's only public function.
         scratch: a folder for what is needed only meanwhile.
         progress: called with short messages.
         processes: where to list the process while it runs.
@@ -106,8 +109,8 @@ def export_apart(
     Raises:
         CoilpackError: the error that the process reported, or how it ended.
     """
-    named = [(name, str(target)) for name, target in callables.items()]
-    request = {"task": "export", "path": str(path), "callables": named}
+    named = [(name, str(target)) for name, target in names.items()]
+    request = {"task": "export", "exporter": exporter, "path": str(path), "names": named}
     _run(request, f"exporting {path}", {"TMPDIR": str(scratch)}, progress, processes)
 
 

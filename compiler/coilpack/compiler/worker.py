@@ -1,6 +1,6 @@
 """A process for one piece of work: takes a request on standard input, reports in JSON lines on standard output.
 
-It exports the callables of one Python file, or compiles one target.
+It exports the models of one Python or MLIR file, or compiles one target.
 """
 
 from __future__ import annotations
@@ -9,21 +9,43 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from coilpack.runtime import errors
 
 
-def _export(request: Mapping[str, Any], progress: Callable[[str], None]) -> None:
+def _export_callables(path: Path, names: Iterable[tuple[str, str]], progress: Callable[[str], None]) -> None:
     """Exports callables of a Python file, one after the other, so that one model at a time is in memory."""
     from coilpack.compiler.frontends import export_callable
 
-    path = Path(request["path"])
-    for name, target in request["callables"]:
+    for name, target in names:
         progress(f"exporting {path}:{name}")
         export_callable(path, name, Path(target))
+
+
+def _export_functions(path: Path, names: Iterable[tuple[str, str]], progress: Callable[[str], None]) -> None:
+    """Exports functions of an MLIR file."""
+    from coilpack.compiler.mlir.lower.export import save_function
+    from coilpack.compiler.mlir.sources import MlirSource, read_module
+
+    module = read_module(path)
+    for name, target in names:
+        chosen = MlirSource(path, name or None).choose(module)
+        progress(f"exporting {path}:@{chosen}")
+        save_function(module, chosen, Path(target))
+
+
+_EXPORTERS: Mapping[str, Callable[[Path, Iterable[tuple[str, str]], Callable[[str], None]], None]] = {
+    "python": _export_callables,
+    "mlir": _export_functions,
+}
+
+
+def _export(request: Mapping[str, Any], progress: Callable[[str], None]) -> None:
+    """Exports models of one file."""
+    _EXPORTERS[request["exporter"]](Path(request["path"]), request["names"], progress)
 
 
 def _compile(request: Mapping[str, Any], progress: Callable[[str], None]) -> None:

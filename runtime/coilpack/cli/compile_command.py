@@ -90,7 +90,8 @@ def command(
     """Compile IN into a file that runs without PyTorch.
 
     IN is a .pt2 file that torch.export.save wrote, or module.py:callable, where the callable returns a module and
-    its example inputs. No GPU is needed, whatever the targets.
+    its example inputs. No GPU is needed, whatever the targets. It can be an MLIR file too, of which each public
+    function is compiled under its own name; --function NAME=model.mlir:@FUNCTION takes one.
 
     Functions of one package share what is equal, weights and kernels, and each buffer that one of them changes with
     those of the same name.
@@ -107,6 +108,7 @@ def command(
     from coilpack.compiler.cache import default_directory
     from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package
     from coilpack.compiler.kernel_options import KernelOptions
+    from coilpack.compiler.mlir.sources import all_functions
 
     emit = emit or _EMITTED.get(output.suffix, "coil")
     options: CompileOptions = CompileOptions(
@@ -124,7 +126,8 @@ def command(
             kernel = None if signature is None else KernelOptions(signature, grid, num_warps, num_stages)
             report = compile_kernels(source, output, options, kernel, progress)
         else:
-            report = compile_package(sources, output, options, progress)
+            functions_of_mlir = all_functions(source) if source is not None else {}
+            report = compile_package(functions_of_mlir or sources, output, options, progress)
     click.echo(_summary(report))
 
 
