@@ -1,7 +1,8 @@
 """IREE's released runtime reads what we write.
 
 IREE's own verifier, its lookup by `export_name` and the symbols that it asks the driver for are seen through a stand-in
-for libcuda that is compiled here and prints its calls. On a machine with a GPU the same files are run for real.
+for libcuda that is compiled here and prints its calls. Another stand-in has our emulator run the kernels. On a machine
+with a GPU the same files are run for real.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from emulated_driver import emulated_driver
 
 from coilpack.runtime.executable import BindingFlags, Executable, Export, read_executable, write_executable
 from coilpack.runtime.extract import extract, write_parts
@@ -157,7 +159,18 @@ def test_a_module_finds_our_exports_by_export_name(stub, tmp_path):
     assert "'decode$step_dispatch_0_elementwise_8_f32' not found" in result.stderr
 
 
-@pytest.mark.gpu
+@pytest.fixture(scope="module", params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])
+def computing(request, tmp_path_factory):
+    """The environment in which kernels run: in the emulator, or on a GPU."""
+    if request.param == "gpu":
+        yield None
+    elif COMPILER is None:
+        pytest.skip("needs a C compiler")
+    else:
+        with emulated_driver(tmp_path_factory.mktemp("driver")) as (_, environment):
+            yield environment
+
+
 @pytest.mark.parametrize(
     ("name", "function", "value", "expected"),
     [
@@ -166,7 +179,7 @@ def test_a_module_finds_our_exports_by_export_name(stub, tmp_path):
         ("names_dyn-3.13.0", "scale$any", "4xf32=1,2,3,4", "4xf32=3 6 9 12"),
     ],
 )
-def test_a_module_with_our_executable_computes(tmp_path, name, function, value, expected):
-    result = run_module(module(name, False, tmp_path), function, value)
+def test_a_module_with_our_executable_computes(computing, tmp_path, name, function, value, expected):
+    result = run_module(module(name, False, tmp_path), function, value, computing)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == expected
