@@ -15,7 +15,7 @@ from typing import Any, Literal
 from coilpack import schemas
 from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
-from coilpack.compiler.iree.executable import standalone_executable
+from coilpack.compiler.iree.standalone import standalone_executable
 from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.merge import merge_programs
 from coilpack.compiler.mlir.sources import MlirSource
