@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from executable_samples import SMALL_PTX, export, full
 from state_samples import write_state_package
-from test_vmfb import module
+from vmfb_samples import module
 
 from coilpack.cli.main import main
 from coilpack.runtime.executable import Executable, read_executable, write_executable
