@@ -92,7 +92,7 @@ def test_many_dimensions(device, copier, rank):
 
 
 def test_more_than_one_launch_can_count(device, copier, monkeypatch):
-    monkeypatch.setattr(strided, "_MAX_COUNT", 10)
+    monkeypatch.setattr(strided, "MAX_COUNT", 10)
     for shape in ((7, 3), (25, 2), (2, 3, 11)):
         run(device, copier, np.random.default_rng(shape), shape, DType.f32, (0, 0))
 

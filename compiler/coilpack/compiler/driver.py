@@ -15,6 +15,7 @@ from typing import Any, Literal
 from coilpack import schemas
 from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
+from coilpack.compiler.iree.emit import check_folder, next_commands, write_folder
 from coilpack.compiler.iree.standalone import standalone_executable
 from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.merge import merge_programs
@@ -30,7 +31,7 @@ from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.text import print_program
 
-Emit = Literal["coil", "cda1", "text"]
+Emit = Literal["coil", "cda1", "text", "iree"]
 ImageChoice = Literal["ptx", "cubin", "both"]
 MatmulChoice = Literal["triton", "cublaslt"]
 
@@ -47,7 +48,7 @@ class CompileOptions:
 
     Attributes:
         targets: architectures, as `sm_80`.
-        emit: a package with everything, a bare executable, or the program as text.
+        emit: a package with everything, a bare executable, the program as text, or a folder for IREE's compiler.
         image: the form of the kernels; `both` lets the runtime pick machine code where it fits and PTX elsewhere.
         ptx_version: as `8.4`; None for each target's default.
         jobs: how many processes may compile at once; None for the number of processors.
@@ -77,16 +78,18 @@ class CompileReport:
     """What was made.
 
     Attributes:
-        output: the file written.
-        nbytes: its size.
+        output: the file or folder written.
+        nbytes: its size, in all.
         program: the program in it.
         cached_targets: targets that the cache had whole.
+        next_commands: what to run on the output, where it is for another tool.
     """
 
     output: Path
     nbytes: int
     program: ir.Program
     cached_targets: tuple[str, ...]
+    next_commands: tuple[str, ...] = ()
 
 
 def compile_package(
@@ -112,7 +115,7 @@ def compile_package(
     targets = _check(options)
     if not sources:
         raise InputError("there is no function to compile; name at least one, with its source")
-    _check_output(output, sources.values())
+    _check_output(output, sources.values(), options.emit)
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
         files = _exported({name: str(source) for name, source in sources.items()}, Path(scratch), progress)
         exported = {}
@@ -135,7 +138,7 @@ def compile_package(
         program = merge_programs([bundle.program for bundle in bundles])
         progress(f"writing {output}")
         _EMITTERS[options.emit](list(exported.values()), bundles, program, output)
-    return CompileReport(output, output.stat().st_size, program, cached)
+    return _report(options, output, program, cached)
 
 
 def compile_kernels(
@@ -160,7 +163,7 @@ def compile_kernels(
     targets = _check(options)
     function = _python_file(source)
     path, name = function or (Path(source), "")
-    _check_output(output, [path])
+    _check_output(output, [path], options.emit)
     if name and kernel_options is None:
         raise InputError(f"{source!r} is one function; give the signature that it is compiled for")
     if kernel_options is not None and not name:
@@ -169,7 +172,13 @@ def compile_kernels(
     program = merge_programs([bundle.program for bundle in bundles])
     progress(f"writing {output}")
     _EMITTERS[options.emit]([], bundles, program, output)
-    return CompileReport(output, output.stat().st_size, program, ())
+    return _report(options, output, program)
+
+
+def _report(options: CompileOptions, output: Path, program: ir.Program, cached: tuple[str, ...] = ()) -> CompileReport:
+    files = [path for path in output.rglob("*") if path.is_file()] if output.is_dir() else [output]
+    commands = next_commands(output, program) if options.emit == "iree" else ()
+    return CompileReport(output, sum(path.stat().st_size for path in files), program, cached, commands)
 
 
 def _compile_standalone(
@@ -204,16 +213,20 @@ def _check(options: CompileOptions) -> list[Target]:
         raise InputError("no target is named; give at least one, as sm_80")
     for target in targets:
         choose_ptx_version(target, parse_ptx_version(options.ptx_version) if options.ptx_version else None)
+    if options.emit == "iree" and (len(targets) > 1 or options.image != "ptx"):
+        raise InputError("a module for IREE holds the PTX of one target; name one target, and ptx")
     if options.emit == "cda1" and (len(targets) > 1 or options.image == "both"):
         raise InputError("an executable holds one image kind of one target; name one target and ptx or cubin")
     return targets
 
 
-def _check_output(output: Path, sources: Iterable[str | Path]) -> None:
-    """Refuses a file that cannot be written, or is an input, before any work."""
+def _check_output(output: Path, sources: Iterable[str | Path], emit: Emit) -> None:
+    """Refuses a file or folder that cannot be written, or is an input, before any work."""
     if not output.parent.is_dir():
         raise InputError(f"there is no folder {str(output.parent)!r} to write {output.name!r} into")
-    if output.is_dir():
+    if emit == "iree":
+        check_folder(output)
+    elif output.is_dir():
         raise InputError(f"{str(output)!r} is a folder; name the file to write")
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise InputError(f"{str(output)!r} cannot be written: its folder is not writable")
@@ -329,10 +342,15 @@ def _own_code() -> str:
 def _emit_package(
     exported: Sequence[Pt2File], bundles: Sequence[TargetBundle], program: ir.Program, output: Path
 ) -> None:
-    contents = {name: content for bundle in bundles for name, content in bundle.storages.items()}
-    storages = [_storage_data(storage.name, contents[storage.name], exported) for storage in program.storages]
+    storages = _storages(exported, bundles, program)
     executables = {entry: data for bundle in bundles for entry, data in bundle.executables.items()}
     write_package(output, program, executables, storages)
+
+
+def _storages(exported: Sequence[Pt2File], bundles: Sequence[TargetBundle], program: ir.Program) -> list[StorageData]:
+    """The program's storages with their bytes."""
+    contents = {name: content for bundle in bundles for name, content in bundle.storages.items()}
+    return [_storage_data(storage.name, contents[storage.name], exported) for storage in program.storages]
 
 
 def _storage_data(name: str, content: StorageContent, exported: Sequence[Pt2File]) -> StorageData:
@@ -364,8 +382,14 @@ def _emit_text(
     write_atomically(output, print_program(program).encode())
 
 
+def _emit_iree(exported: Sequence[Pt2File], bundles: Sequence[TargetBundle], program: ir.Program, output: Path) -> None:
+    (data,) = bundles[0].executables.values()
+    write_folder(output, program, read_executable(data), _storages(exported, bundles, program))
+
+
 _EMITTERS: Mapping[Emit, Callable[[Sequence[Pt2File], Sequence[TargetBundle], ir.Program, Path], None]] = {
     "coil": _emit_package,
     "cda1": _emit_executable,
     "text": _emit_text,
+    "iree": _emit_iree,
 }

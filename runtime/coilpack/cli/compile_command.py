@@ -33,7 +33,7 @@ _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the outpu
     help="A function of the package and what it is compiled from; repeat it instead of IN, which is the function main.",
 )
 @click.option(
-    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write."
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The file, or folder for IREE, to write."
 )
 @click.option(
     "--target",
@@ -46,14 +46,14 @@ _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the outpu
 )
 @click.option(
     "--emit",
-    type=click.Choice(["coil", "cda1", "text"]),
-    help="A package, a bare executable of one target, or the program as text (default: a package, or what the output's "
-    "suffix .cda1 or .txt says).",
+    type=click.Choice(["coil", "cda1", "text", "iree"]),
+    help="A package, a bare executable of one target, the program as text, or a folder for iree-compile (default: a "
+    "package, or what the output's suffix .cda1 or .txt says).",
 )
 @click.option(
     "--image",
     type=click.Choice(["ptx", "cubin", "both"]),
-    help="Kernels as PTX, machine code, or both (default: both; ptx for cda1).",
+    help="Kernels as PTX, machine code, or both (default: both; ptx for cda1 and iree).",
 )
 @click.option("--ptx-version", metavar="N", help="PTX ISA version to write, as 8.4; older drivers take older ones.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes at a time (default: one a processor).")
@@ -114,7 +114,7 @@ def command(
     options: CompileOptions = CompileOptions(
         targets=_split(targets),
         emit=emit,
-        image=image or ("ptx" if emit == "cda1" else "both"),
+        image=image or ("ptx" if emit in ("cda1", "iree") else "both"),
         ptx_version=ptx_version,
         jobs=jobs,
         cache=None if no_cache else default_directory(),
@@ -129,6 +129,8 @@ def command(
             functions_of_mlir = all_functions(source) if source is not None else {}
             report = compile_package(functions_of_mlir or sources, output, options, progress)
     click.echo(_summary(report))
+    for next_command in report.next_commands:
+        click.echo(next_command)
 
 
 @contextlib.contextmanager

@@ -1,11 +1,12 @@
-"""Writes files so that a reader sees the old content or the whole new one, never a part."""
+"""Writes files and folders so that a reader sees the old content or the whole new one, never a part."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -48,6 +49,42 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes `data` as the file `path`; see `atomic_file`."""
     with atomic_file(path) as file:
         file.write(data)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str], check: Callable[[], None]) -> Iterator[Path]:
+    """A new folder to write into, that takes the name `path` when the block ends without an error.
+
+    It lies beside `path` under a temporary name meanwhile, which is removed on an error. A folder of that name is
+    replaced, with all that is in it.
+
+    Args:
+        path: the folder to make.
+        check: called just before it takes its name; raises where what is there must stay.
+
+    Raises:
+        InputError: the folder cannot be made there.
+    """
+    target = Path(os.path.abspath(path))
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", suffix=".part", dir=target.parent))
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror}") from error
+    try:
+        made, old = scratch / "new", scratch / "old"
+        made.mkdir()
+        yield made
+        check()
+        if target.exists():
+            os.rename(target, old)
+        try:
+            os.rename(made, target)
+        except OSError:
+            if old.exists():
+                os.rename(old, target)
+            raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _umask() -> int:

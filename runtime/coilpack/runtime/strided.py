@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from coilpack.runtime.devices.base import Device, Kernel, LaunchConfig, Module
 from coilpack.runtime.layout import ArrayType
 
-_UNITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
-_MAX_DIMS = 8
-_MAX_COUNT = 1 << 31  # units in one launch: the kernel counts them in 32 bits
-_BLOCK = 256
+UNITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+MAX_DIMS = 8
+MAX_COUNT = 1 << 31  # units in one launch: the kernel counts them in 32 bits
+BLOCK = 256
 
 
 class Dim(NamedTuple):
@@ -73,11 +73,11 @@ def _pieces(source: int, target: int, dims: list[Dim]) -> Iterator[Piece]:
     count = math.prod(dim.size for dim in dims)
     if count == 0:
         return
-    if len(dims) <= _MAX_DIMS and count <= _MAX_COUNT:
+    if len(dims) <= MAX_DIMS and count <= MAX_COUNT:
         yield Piece(source, target, tuple(dims))
         return
     outer, inner = dims[0], dims[1:]
-    step = 1 if len(dims) > _MAX_DIMS else max(1, _MAX_COUNT * outer.size // count)
+    step = 1 if len(dims) > MAX_DIMS else max(1, MAX_COUNT * outer.size // count)
     for first in range(0, outer.size, step):
         part = [Dim(min(step, outer.size - first), outer.source, outer.target), *inner]
         begin = source + first * outer.source, target + first * outer.target
@@ -113,11 +113,11 @@ class StridedCopier:
 
     def _launch(self, unit: int, piece: Piece, stream: int) -> None:
         count = math.prod(dim.size for dim in piece.dims)
-        dims = [*reversed(piece.dims), *[Dim(1, 0, 0)] * (_MAX_DIMS - len(piece.dims))]
+        dims = [*reversed(piece.dims), *[Dim(1, 0, 0)] * (MAX_DIMS - len(piece.dims))]
         values = [(piece.target, 8), (piece.source, 8), (count, 4), (len(piece.dims), 4)]
         values += [item for dim in dims for item in ((dim.size, 4), (dim.source, 8), (dim.target, 8))]
         parameters = [(value % (1 << 8 * size)).to_bytes(size, "little") for value, size in values]
-        config = LaunchConfig((-(-count // _BLOCK), 1, 1), (_BLOCK, 1, 1), 0)
+        config = LaunchConfig((-(-count // BLOCK), 1, 1), (BLOCK, 1, 1), 0)
         launch = self._device.prepare(self._kernel(unit), config, parameters)
         with self._device.activate():
             launch.run(stream)
@@ -126,7 +126,7 @@ class StridedCopier:
         with self._lock:
             if self._module is None:
                 self._module = self._device.load_module(memoryview(PTX.encode()), "strided copies")
-                self._kernels = {size: self._module.kernel(f"coilpack_copy_{size}") for size in _UNITS}
+                self._kernels = {size: self._module.kernel(kernel_name(size)) for size in UNITS}
             return self._kernels[unit]
 
     def close(self) -> None:
@@ -137,11 +137,16 @@ class StridedCopier:
             module.close()
 
 
+def kernel_name(unit: int) -> str:
+    """The symbol of the kernel for units of that many bytes."""
+    return f"coilpack_copy_{unit}"
+
+
 def _entry(size: int, kind: str) -> str:
     """The kernel for units of `size` bytes; dimension 0 is the innermost one."""
     names = [".u64 target", ".u64 source", ".u32 count", ".u32 rank"]
     body = []
-    for d in range(_MAX_DIMS):
+    for d in range(MAX_DIMS):
         names += [f".u32 size_{d}", f".u64 source_{d}", f".u64 target_{d}"]
         body += [
             f"setp.le.u32 %p1, %r4, {d};",
@@ -159,7 +164,7 @@ def _entry(size: int, kind: str) -> str:
         ]
     register = {"u8": "%h1", "u16": "%h1", "u32": "%r8", "u64": "%rd5"}[kind]
     lines = [
-        f".visible .entry coilpack_copy_{size}({', '.join(f'.param {name}' for name in names)})",
+        f".visible .entry {kernel_name(size)}({', '.join(f'.param {name}' for name in names)})",
         "{",
         ".reg .pred %p<2>;",
         ".reg .b16 %h<2>;",
@@ -167,7 +172,7 @@ def _entry(size: int, kind: str) -> str:
         ".reg .b64 %rd<6>;",
         "mov.u32 %r1, %ctaid.x;",
         "mov.u32 %r2, %tid.x;",
-        f"mad.lo.u32 %r3, %r1, {_BLOCK}, %r2;",
+        f"mad.lo.u32 %r3, %r1, {BLOCK}, %r2;",
         "ld.param.u32 %r4, [count];",
         "setp.ge.u32 %p1, %r3, %r4;",
         "@%p1 bra DONE;",
@@ -185,4 +190,15 @@ def _entry(size: int, kind: str) -> str:
     return "\n".join(lines)
 
 
-PTX = "\n".join([".version 6.0", ".target sm_52", ".address_size 64", *(_entry(*unit) for unit in _UNITS.items()), ""])
+def kernel_ptx(units: Iterable[int]) -> str:
+    """A module with the kernels for units of these sizes, in bytes.
+
+    Each takes the addresses of target and source (u64), the number of units and of dimensions (u32), and `MAX_DIMS`
+    times, the innermost dimension first, its size (u32) and the bytes between neighbours in source and target (s64).
+    Blocks have `BLOCK` threads, one for each unit.
+    """
+    entries = [_entry(unit, UNITS[unit]) for unit in units]
+    return "\n".join([".version 6.0", ".target sm_52", ".address_size 64", *entries, ""])
+
+
+PTX = kernel_ptx(UNITS)

@@ -18,7 +18,7 @@ from coilpack.runtime.package.archive_writer import ArchiveWriter, Chunk, Zeros
 from coilpack.runtime.package.safetensors import pack_header
 from coilpack.runtime.program import ir
 
-__all__ = ["StorageData", "Zeros", "write_package"]
+__all__ = ["StorageData", "Zeros", "write_package", "write_weights"]
 
 _RESERVED_STORAGE = "__metadata__"  # what safetensors keeps for itself
 
@@ -78,11 +78,9 @@ def write_package(
     encoded = encode_program(program)
     entries[layout.PROGRAM_ENTRY] = (len(encoded), [encoded], layout.PROGRAM_ALIGNMENT)
     if ordered:
-        header = pack_header([(item.name, item.dtype, item.shape) for item in ordered])
-        nbytes = len(header) + sum(item.nbytes for item in ordered)
-        content = itertools.chain([header], *(_checked_chunks(item) for item in ordered))
+        nbytes, content = _weights(ordered)
         if weights == "beside":
-            _write_weights(Path(path).with_suffix(layout.WEIGHTS_SUFFIX), content)
+            _write_file(Path(path).with_suffix(layout.WEIGHTS_SUFFIX), content)
         else:
             entries[layout.WEIGHTS_ENTRY] = (nbytes, content, layout.WEIGHTS_ALIGNMENT)
     with atomic_file(path) as file:
@@ -139,7 +137,23 @@ def _checked_chunks(storage: StorageData) -> Iterator[Chunk]:
         raise InputError(f"storage {storage.name!r}: its chunks have {found} bytes, not {storage.nbytes}")
 
 
-def _write_weights(path: Path, content: Iterable[Chunk]) -> None:
+def write_weights(path: str | os.PathLike[str], program: ir.Program, storages: Sequence[StorageData]) -> None:
+    """Writes the storages of a program as a safetensors file, whole or not at all.
+
+    Raises:
+        InputError: they are not those of the program, or have other sizes; the file cannot be written.
+    """
+    _write_file(Path(path), _weights(_ordered(program, storages))[1])
+
+
+def _weights(ordered: Sequence[StorageData]) -> tuple[int, Iterable[Chunk]]:
+    """The size and the content of the safetensors file of these storages."""
+    header = pack_header([(item.name, item.dtype, item.shape) for item in ordered])
+    content = itertools.chain([header], *(_checked_chunks(item) for item in ordered))
+    return len(header) + sum(item.nbytes for item in ordered), content
+
+
+def _write_file(path: Path, content: Iterable[Chunk]) -> None:
     with atomic_file(path) as file:
         for chunk in content:
             if isinstance(chunk, Zeros):

@@ -16,7 +16,7 @@ MAX_OPERATIONS = 1_000_000
 MAX_SEEDS = 65536  # of one function: they are computed on the host, at every call
 PHILOX_WORDS = 4  # that Philox4x32 makes at a time
 
-_SCALAR_RANGE: dict[DType, tuple[int, int]] = {
+SCALAR_RANGE: dict[DType, tuple[int, int]] = {
     dtype: (0, 2**bits - 1) if dtype.name.startswith("ui") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     for dtype in DType
     if dtype.name.startswith(("i", "ui"))
@@ -320,8 +320,8 @@ class FunctionVerifier:
         if operand is None or isinstance(operand, ir.Value):
             self.fail(f"operand {index} is {_describe(operand)}, but the kernel takes the scalar {dtype.name} there")
         value = self.checker.value(operand)
-        if value is not None and dtype in _SCALAR_RANGE:
-            low, high = _SCALAR_RANGE[dtype]
+        if value is not None and dtype in SCALAR_RANGE:
+            low, high = SCALAR_RANGE[dtype]
             if not low <= value <= high:
                 self.fail(f"operand {index} is {value}, out of the range of {dtype.name}, {low} to {high}")
 
