@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { SHARED_MEMORY_PER_BLOCK = 8, SHARED_MEMORY_PER_BLOCK_OPTIN = 97 };  // attributes of a device
 enum { OUT_OF_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500, LAUNCH_FAILED = 719, MAX_PARAMETERS = 80 };
 
 // --- the connection ---
@@ -87,6 +88,14 @@ static struct block *find(char *address) {
     if (address >= blocks[i].start && address < blocks[i].start + blocks[i].size) return &blocks[i];
   }
   return NULL;
+}
+
+static int emulated_attribute(int *value, int which) {
+  if (which == SHARED_MEMORY_PER_BLOCK || which == SHARED_MEMORY_PER_BLOCK_OPTIN) {
+    *value = 227 * 1024;
+    return 0;
+  }
+  return attribute(value, which);
 }
 
 static int copy(void *target, const void *source, size_t size) {
@@ -173,7 +182,9 @@ static int emulated_launch(struct function *kernel, unsigned gx, unsigned gy, un
     send_bytes(found[i]->start, found[i]->size);
   }
   if (!receive_number()) return LAUNCH_FAILED;
-  for (size_t i = 0; i < count; ++i) transfer(found[i]->start, found[i]->size, 0);
+  for (size_t i = 0; i < count; ++i) {  // what was not written comes not back: its memory may be read-only here
+    if (receive_number()) transfer(found[i]->start, found[i]->size, 0);
+  }
   return 0;
 }
 
@@ -181,6 +192,7 @@ static const struct {
   const char *name;
   void *address;
 } emulated[] = {
+    {"cuDeviceGetAttribute", emulated_attribute},
     {"cuMemAlloc", emulated_allocate},
     {"cuMemAllocManaged", emulated_allocate},
     {"cuMemAllocAsync", emulated_allocate},

@@ -4,8 +4,8 @@ Messages are bytes on a Unix socket; numbers have 64 bits, little-endian. The dr
 
     M size image                             load a module     -> module, or 0
     F module size name                       look a kernel up  -> function, or 0; count, size of each parameter
-    L function grid[3] block[3] shared,      launch            -> 1, then each block's bytes; or 0
-      bytes of each parameter,
+    L function grid[3] block[3] shared,      launch            -> 1, and for each block 0, or 1 and its bytes where
+      bytes of each parameter,                                    they changed; or 0
       count, and for each block of memory: address, size, bytes
 """
 
@@ -93,7 +93,11 @@ class EmulatedDriver:
             self.errors.append(str(error))
             return _packed(0)
         self.launched.append(kernel.name)
-        return _packed(1) + b"".join(results)
+        changed = (
+            _packed(after != before) + (after if after != before else b"")
+            for after, (_, before) in zip(results, blocks, strict=True)
+        )
+        return _packed(1) + b"".join(changed)
 
     def _run(
         self, kernel: Kernel, config: LaunchConfig, parameters: Sequence[bytes], blocks: Sequence[tuple[int, bytes]]
