@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -21,12 +22,22 @@ _OPERATION_LIMIT = 100_000  # executed per function, calls inlined; each becomes
 _TERMINATORS = frozenset({"func.return", "linalg.yield", "tensor.yield"})
 
 
-class SizesDifferError(Exception):
-    """Two sizes that must be equal are not for the example sizes of an export."""
+def as_number(size: Data) -> Any:
+    """A number, for those functions of torch's whose annotations know Python's numbers alone."""
+    return size
 
-    def __init__(self, left: Size, right: Size) -> None:
-        self.left, self.right = left, right
-        super().__init__(f"{left} and {right} are different sizes")
+
+class ExampleError(Exception):
+    """A condition on sizes does not hold for the example sizes of an export.
+
+    Args:
+        condition: what does not hold.
+        problem: what that means for the module, as an error that can be shown.
+    """
+
+    def __init__(self, condition: torch.SymBool, problem: InvalidFileError) -> None:
+        self.condition, self.problem = condition, problem
+        super().__init__(str(problem))
 
 
 def _assume(condition: bool | torch.SymBool) -> None:
@@ -66,12 +77,15 @@ class Context:
 
     def tensor(self, value: Value) -> torch.Tensor:
         """What a value holds, as a tensor of its element type."""
-        data = self._values[value]
+        return self.as_tensor(self._values[value], value)
+
+    def as_tensor(self, data: Data, value: Value) -> torch.Tensor:
+        """`data`, which is of the type of `value`, as a tensor."""
         if isinstance(data, torch.Tensor):
             return data
         element = element_of(value.type)
         assert element is not None
-        return torch.full((), data, dtype=DTYPES[element.name])  # type: ignore[arg-type]  # it takes sizes, too
+        return torch.full((), as_number(data), dtype=DTYPES[element.name])
 
     def tensors(self, operation: Operation) -> list[torch.Tensor]:
         """The operands as tensors."""
@@ -155,26 +169,20 @@ class Context:
 
         Raises:
             InvalidFileError: both are known and differ; `what` says what they are.
-            SizesDifferError: they differ for the example sizes.
+            ExampleError: they differ for the example sizes.
         """
-        if left is right:
-            return
-        if isinstance(left, int) and isinstance(right, int):
-            if left != right:
-                raise self.invalid(operation, f"{operation.name}: {what}: {left} and {right} must be equal")
-            return
-        if not (left == right):
-            raise SizesDifferError(left, right)
-        _assume(left == right)
+        self.require(operation, left == right, f"{what}: {left} and {right} must be equal")
 
     def require(self, operation: Operation, condition: bool | torch.SymBool, what: str) -> None:
         """A condition on sizes: an error where it does not hold for known ones, else checked when the program runs.
 
         Raises:
-            InvalidFileError: it does not hold; `what` says what must be.
+            InvalidFileError: it does not hold; `what` says what is wrong.
+            ExampleError: it does not hold for the example sizes.
         """
         if not condition:
-            raise self.invalid(operation, f"{operation.name}: {what}")
+            problem = self.invalid(operation, f"{operation.name}: {what}")
+            raise ExampleError(condition, problem) if isinstance(condition, torch.SymBool) else problem
         if isinstance(condition, torch.SymBool):
             _assume(condition)
 

@@ -7,7 +7,7 @@ that is changed until none does, and export then makes that equality a condition
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from typing import Any
 import sympy
 import torch
 
-from coilpack.compiler.mlir.diagnostics import invalid, unsupported
+from coilpack.compiler.mlir.diagnostics import unsupported
 from coilpack.compiler.mlir.functions import body_of, public_functions
-from coilpack.compiler.mlir.lower.context import SizesDifferError
+from coilpack.compiler.mlir.lower.context import ExampleError
 from coilpack.compiler.mlir.lower.elements import DTYPES, INDEX
 from coilpack.compiler.mlir.lower.functions import FunctionModule
 from coilpack.compiler.mlir.lower.table import TABLE
@@ -27,6 +27,7 @@ from coilpack.runtime.errors import CoilpackError, NotFoundError
 # Examples are multiples of this, as expanded shapes need sizes that can be divided, and none is a size that is special.
 _STEP = 24
 _ATTEMPTS = 50
+_MINIMUM, _SEARCHED = 2, 200  # examples of 0 and 1 would be taken for constants
 _Place = tuple[int, int | None]  # an argument, and its dimension where it is a tensor
 
 
@@ -56,9 +57,9 @@ def export_function(module: Module, name: str) -> torch.export.ExportedProgram:
     for _ in range(_ATTEMPTS):
         try:
             return examples.export(lowered)
-        except SizesDifferError as error:
+        except ExampleError as error:
             if not examples.repair(error):
-                raise invalid(module.source, function.location, f"@{name}: {error} for any example sizes") from error
+                raise error.problem from error
         except CoilpackError:
             raise
         except Exception as error:
@@ -124,16 +125,16 @@ class _Examples:
         assert isinstance(type_, ScalarType)
         return self.sizes[number, None] if type_ == INDEX else torch.empty((), dtype=DTYPES[type_.name])
 
-    def repair(self, error: SizesDifferError) -> bool:
-        """Changes one example so that two sizes become equal; False where none can."""
-        left, right = _expression(error.left), _expression(error.right)
-        values = _hints(error)
-        for symbol in sorted(left.free_symbols | right.free_symbols, key=lambda s: -values.get(s, 0)):
-            others = {s: v for s, v in values.items() if s != symbol}
-            for solution in _solutions(left.subs(others) - right.subs(others), symbol):
-                for place in [p for p, size in self.sizes.items() if size == values[symbol]][-1:]:
-                    self.sizes[place] = solution
-                    return True
+    def repair(self, error: ExampleError) -> bool:
+        """Changes one example so that a condition holds; False where none can."""
+        condition, values = _condition(error.condition)
+        for symbol in sorted(values, key=values.__getitem__, reverse=True):
+            places = [place for place, size in self.sizes.items() if size == values[symbol]]
+            rest = condition.subs({other: value for other, value in values.items() if other != symbol})
+            found = next((v for v in _candidates(rest, symbol) if rest.subs(symbol, v) == sympy.true), None)
+            if places and found is not None:
+                self.sizes[places[-1]] = found
+                return True
         return False
 
 
@@ -145,21 +146,15 @@ def _dynamic(argument: Value) -> Any:
     return auto if argument.type == INDEX else None
 
 
-def _expression(size: Any) -> sympy.Expr:
-    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+def _condition(condition: torch.SymBool) -> tuple[sympy.Basic, dict[sympy.Symbol, int]]:
+    """A condition as an expression, and the example of each symbol in it."""
+    node = condition.node
+    return node.expr, {symbol: int(node.shape_env.var_to_val[symbol]) for symbol in node.expr.free_symbols}
 
 
-def _hints(error: SizesDifferError) -> Mapping[sympy.Symbol, int]:
-    """The example of each symbol in two sizes."""
-    found: dict[sympy.Symbol, int] = {}
-    for size in (error.left, error.right):
-        if isinstance(size, torch.SymInt):
-            for symbol in size.node.expr.free_symbols:
-                found[symbol] = int(size.node.shape_env.var_to_val[symbol])
-    return found
-
-
-def _solutions(difference: sympy.Expr, symbol: sympy.Symbol) -> list[int]:
-    """The positive integers for which a difference is 0."""
-    found = sympy.solve(difference, symbol) if symbol in difference.free_symbols else []
-    return [int(value) for value in found if value.is_Integer and value > 0]
+def _candidates(condition: sympy.Basic, symbol: sympy.Symbol) -> Iterator[int]:
+    """Sizes that may make a condition hold: what solves an equation, and all that are small."""
+    if isinstance(condition, sympy.Eq):
+        solutions = sympy.solve(condition.lhs - condition.rhs, symbol)
+        yield from (int(value) for value in solutions if value.is_Integer and value >= _MINIMUM)
+    yield from range(_MINIMUM, _SEARCHED)

@@ -57,7 +57,7 @@ class FunctionModule(torch.nn.Module):
         constants = {o: getattr(self, f"constant_{number}") for number, o in enumerate(self._constants)}
         context = Context(self._module, self._table, constants)
         results = call_function(context, self._function, self._function, arguments)
-        return tuple(results)
+        return tuple(r.contiguous() if isinstance(r, torch.Tensor) else r for r in results)
 
 
 def _reached(module: Module, function: Operation) -> list[Operation]:
