@@ -140,6 +140,7 @@ __all__ = [
     "call_triton_kernel",
     "choices_independent_of_sizes",
     "compile_fx_inner",
+    "condition_with_examples",
     "contiguous_strides",
     "cuda_device_guard",
     "decompositions_of",
@@ -240,6 +241,15 @@ def size_hint(size: Any) -> int:
     sizes: Any = V.graph.sizevars
     hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # renamed in torch 2.12
     return int(hint(size))
+
+
+def condition_with_examples(condition: torch.SymBool) -> tuple[Any, dict[Any, int]]:
+    """A condition on sizes as an expression of sympy's, and the example that an export has for each symbol in it."""
+    shape_env: Any = condition.node.shape_env
+    # Renamed in torch 2.13, where the older name warns.
+    examples = shape_env.backed_var_to_val if hasattr(shape_env, "backed_var_to_val") else shape_env.var_to_val
+    expression = condition.node.expr
+    return expression, {symbol: int(examples[symbol]) for symbol in expression.free_symbols}
 
 
 def unreplaced(size: torch.SymInt) -> Any:

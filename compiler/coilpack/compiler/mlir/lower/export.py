@@ -15,6 +15,7 @@ from typing import Any
 import sympy
 import torch
 
+from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.mlir.diagnostics import unsupported
 from coilpack.compiler.mlir.functions import body_of, public_functions
 from coilpack.compiler.mlir.lower.context import ExampleError
@@ -127,7 +128,7 @@ class _Examples:
 
     def repair(self, error: ExampleError) -> bool:
         """Changes one example so that a condition holds; False where none can."""
-        condition, values = _condition(error.condition)
+        condition, values = compat.condition_with_examples(error.condition)
         for symbol in sorted(values, key=values.__getitem__, reverse=True):
             places = [place for place, size in self.sizes.items() if size == values[symbol]]
             rest = condition.subs({other: value for other, value in values.items() if other != symbol})
@@ -144,12 +145,6 @@ def _dynamic(argument: Value) -> Any:
     if isinstance(argument.type, TensorType):
         return {dim: auto for dim, size in enumerate(argument.type.shape) if size is None}
     return auto if argument.type == INDEX else None
-
-
-def _condition(condition: torch.SymBool) -> tuple[sympy.Basic, dict[sympy.Symbol, int]]:
-    """A condition as an expression, and the example of each symbol in it."""
-    node = condition.node
-    return node.expr, {symbol: int(node.shape_env.var_to_val[symbol]) for symbol in node.expr.free_symbols}
 
 
 def _candidates(condition: sympy.Basic, symbol: sympy.Symbol) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from coilpack.compiler.mlir.lower import (
     affine,
@@ -15,16 +15,35 @@ from coilpack.compiler.mlir.lower import (
     slices,
     tensors,
 )
-from coilpack.compiler.mlir.lower.context import Handler
+from coilpack.compiler.mlir.lower.context import Context, Data, Handler
+from coilpack.compiler.mlir.syntax import Operation, TensorType
 
-TABLE: Mapping[str, Handler] = {
-    **affine.OPERATIONS,
+_ELEMENTWISE: Mapping[str, Handler] = {
     **arith_floats.OPERATIONS,
     **arith_integers.OPERATIONS,
+    **maths.OPERATIONS,
+}
+
+
+def _of_equal_shapes(handler: Handler) -> Handler:
+    """An operation on elements, whose operands that are tensors have one shape; torch would repeat sizes of 1."""
+
+    def handle(context: Context, operation: Operation) -> Sequence[Data]:
+        operands = [context.tensor(value) for value in operation.operands if isinstance(value.type, TensorType)]
+        for tensor in operands[1:]:
+            for dim, (size, first) in enumerate(zip(tensor.shape, operands[0].shape, strict=True)):
+                context.require_equal(operation, size, first, f"the sizes of dimension {dim}")
+        return context.declared(operation, handler(context, operation))
+
+    return handle
+
+
+TABLE: Mapping[str, Handler] = {
+    **{name: _of_equal_shapes(handler) for name, handler in _ELEMENTWISE.items()},
+    **affine.OPERATIONS,
     **constants.OPERATIONS,
     **functions.OPERATIONS,
     **generic.OPERATIONS,
-    **maths.OPERATIONS,
     **slices.OPERATIONS,
     **tensors.OPERATIONS,
 }
