@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from coilpack.compiler.mlir.diagnostics import invalid, unsupported
 from coilpack.compiler.mlir.syntax import Attribute, Location, Module, Operation, Source, StringAttr
-from coilpack.compiler.mlir.text import forms_builtin
+from coilpack.compiler.mlir.text import forms_arith, forms_builtin, forms_linalg, forms_tensor
 from coilpack.compiler.mlir.text.attributes import define_attribute
 from coilpack.compiler.mlir.text.builder import Builder
 from coilpack.compiler.mlir.text.grammar import Node, UnknownOperationError, parse_tree
 from coilpack.compiler.mlir.text.lexer import MAX_CHARACTERS, LexicalError
 from coilpack.compiler.mlir.text.places import Places
 
-_FORMS = {**forms_builtin.FORMS}
+_FORMS = {**forms_builtin.FORMS, **forms_arith.FORMS, **forms_tensor.FORMS, **forms_linalg.FORMS}
 
 
 def parse_module(text: str, *, file: str = "<text>") -> Module:

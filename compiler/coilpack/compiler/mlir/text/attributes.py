@@ -15,6 +15,7 @@ from coilpack.compiler.mlir.text.lexer import LexicalError, Word, scalar_name
 from coilpack.compiler.mlir.text.numbers import float_of, integer_of, is_float
 from coilpack.compiler.mlir.text.reader import Reader, unknown
 from coilpack.compiler.mlir.text.strings import unquoted
+from coilpack.compiler.mlir.text.types import literal_type
 
 I1, I64, _F64 = ScalarType("i1"), ScalarType("i64"), ScalarType("f64")
 _ARRAY = re.compile(r"array\s*<\s*([A-Za-z0-9]+)\s*(?::([^>]*))?>")
@@ -93,9 +94,9 @@ def _array(reader: Reader, children: list[Any]) -> Attribute:
 
 
 def _tensor(reader: Reader, word: Word, node: Node) -> TensorType:
-    type_ = reader.type(node)
-    if not isinstance(type_, TensorType):
-        reader.unsupported(word, f"a literal of type {type_}; expected a tensor of numbers")
+    type_ = literal_type(reader.type(node))
+    if type_ is None:
+        reader.unsupported(word, f"a literal of type {reader.type(node)}; only those of tensors of numbers are covered")
     return type_
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coilpack.compiler.mlir.syntax import Attribute, Block, Operation, Region, Source, Type, Value
+from coilpack.compiler.mlir.syntax import Attribute, Block, Operation, Region, ScalarType, Source, Type, Value
 from coilpack.compiler.mlir.text.grammar import Node
 from coilpack.compiler.mlir.text.lexer import Word
+from coilpack.compiler.mlir.text.numbers import integer_of
 from coilpack.compiler.mlir.text.reader import Reader, unknown
 
 _MAX_DIGITS = 9
+_I64 = ScalarType("si64")
 
 Argument = tuple[Word, Type]
 """Name and type of an argument of a block."""
@@ -174,6 +176,11 @@ class Builder(Reader):
         if not word.isdecimal() or len(word) > _MAX_DIGITS:
             self.fail(word, f"expected a whole number of at most {_MAX_DIGITS} digits")
         return int(word)
+
+    def integer(self, word: Word) -> int:
+        """An integer of 64 bits."""
+        text = str(word)
+        return self.read(word, lambda: integer_of(text, _I64))
 
 
 Form = Callable[..., Parts]

@@ -25,7 +25,7 @@ _TOKEN = re.compile(
     _SPACE
     + r"""(?:
     (?P<VALUE>%(?:[0-9]++|[A-Za-z_$.\-][A-Za-z0-9_$.\-]*+)(?:\#[0-9]++)?)
-  | (?P<PUNCTUATION>->|::|<\{|\}>|[(){}\[\]<>:=,])
+  | (?P<PUNCTUATION>->|::|<\{|\}>|\{(?!-\#)|[()}\[\]<>:=,])
   | (?P<WORD>[A-Za-z_][A-Za-z0-9_$.]*+(?:<[A-Za-z0-9_?,:.\#*+ \-]*+(?<!-)>)?)
   | (?P<FLOAT>-?[0-9]++\.[0-9]*+(?:[eE][+\-]?[0-9]++)?)
   | (?P<INTEGER>-?(?:0x[0-9a-fA-F]++|[0-9]++))
@@ -54,6 +54,8 @@ _BRACKETED = {
     "dense_resource": "RESOURCE",
     "array": "ARRAY",
     "affine_map": "AFFINE_MAP",
+    "fastmath": "FASTMATH",
+    "overflow": "OVERFLOW",
     **dict.fromkeys(("affine_set", "sparse", "strided", "distinct", "opaque"), "CARRIED"),
 }
 

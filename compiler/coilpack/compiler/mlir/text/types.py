@@ -16,6 +16,7 @@ _SPACE = r"(?:[ \t\r\n]|//[^\n]*)*"
 _TENSOR = re.compile(
     rf"tensor{_SPACE}<{_SPACE}((?:(?:[0-9]+|\?){_SPACE}x{_SPACE})*+)([A-Za-z_][A-Za-z0-9_]*|![A-Za-z0-9_$.\-]+){_SPACE}>"
 )
+_VECTOR = re.compile(r"vector ?< ?(?:[0-9]+ ?x ?)*[a-z][A-Za-z0-9]* ?>")
 _SIZE = re.compile(r"[0-9]+|\?")
 _WHITE = re.compile(r"(?:[ \t\r\n]|//[^\n]*)+")
 
@@ -49,6 +50,18 @@ def parse_type(text: str, alias: Callable[[str], Type]) -> Type:
         if size is not None and size > MAX_SIZE:
             raise LexicalError(0, f"a dimension of this tensor is larger than the limit of {MAX_SIZE}")
     return TensorType(shape, element)
+
+
+def literal_type(type_: Type) -> TensorType | None:
+    """The type of a literal: a vector's are those of a tensor of its shape; None where there is none."""
+    if isinstance(type_, OtherType) and _VECTOR.fullmatch(type_.text):
+        found = parse_type(f"tensor{type_.text.removeprefix('vector')}", _no_alias)
+        return found if isinstance(found, TensorType) else None
+    return type_ if isinstance(type_, TensorType) else None
+
+
+def _no_alias(name: str) -> Type:
+    raise LexicalError(0, f"{name!r} stands in a vector")
 
 
 def _without_comments(text: str) -> str:

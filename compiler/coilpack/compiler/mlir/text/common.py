@@ -1,0 +1,97 @@
+"""What the forms of several dialects share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from coilpack.compiler.mlir.syntax import (
+    Attribute,
+    DenseArrayAttr,
+    DialectAttr,
+    OtherType,
+    ScalarType,
+    TensorType,
+    Type,
+    UnitAttr,
+    Value,
+)
+from coilpack.compiler.mlir.text.attributes import I1, I64
+from coilpack.compiler.mlir.text.builder import Builder
+from coilpack.compiler.mlir.text.grammar import Node
+from coilpack.compiler.mlir.text.lexer import Word
+
+INDEX = ScalarType("index")
+DYNAMIC = -(1 << 63)  # stands in a list of known sizes for one that is an operand
+_I32 = ScalarType("i32")
+_FLAGS = {"FASTMATH": ("fastmath", "arith.fastmath", ","), "OVERFLOW": ("overflowFlags", "arith.overflow", ", ")}
+_WORD_FLAGS = {"exact": "isExact", "nneg": "nonNeg"}
+
+
+def truths(type_: Type) -> Type:
+    """The type of one truth for each element."""
+    return TensorType(type_.shape, I1) if isinstance(type_, TensorType) else I1
+
+
+def flag(node: Node) -> dict[str, Attribute]:
+    """The attribute that `fastmath<…>`, `overflow<…>`, `exact` or `nneg` stands for."""
+    if node is None:
+        return {}
+    (word,) = node.children
+    if word.type not in _FLAGS:
+        return {_WORD_FLAGS[word]: UnitAttr()}
+    key, name, comma = _FLAGS[word.type]
+    values = re.split(r"\s*,\s*", word[word.index("<") + 1 : -1].strip())
+    return {key: DialectAttr(name, comma.join(values))}
+
+
+def typed(b: Builder, node: Node, at: Word) -> tuple[Value, ...]:
+    """The values of `%a, %b : type, type`; none where it is left out."""
+    if node is None:
+        return ()
+    operands, types = node.children
+    return b.uses(operands.children, [b.type(type_) for type_ in types.children], at)
+
+
+def tensor(b: Builder, word: Word, type_: Type) -> TensorType:
+    """The type, which must be a tensor of known rank."""
+    if isinstance(type_, OtherType):
+        b.unsupported(word, f"{word!s} with type {type_}; only ranked tensors of numbers are covered")
+    if not isinstance(type_, TensorType):
+        b.fail(word, f"{word!s} with type {type_}; expected a tensor")
+    return type_
+
+
+def sizes(b: Builder, node: Node) -> tuple[list[Value], DenseArrayAttr]:
+    """`[%a, 4]`: the values, and all with DYNAMIC where a value stands."""
+    values: list[Value] = []
+    known: list[int | float] = []
+    for word in node.children:
+        if word.type == "VALUE":
+            values.append(b.use(word, INDEX))
+            known.append(DYNAMIC)
+        else:
+            known.append(b.integer(word))
+    return values, DenseArrayAttr(I64, tuple(known))
+
+
+def segments(*counts: int) -> dict[str, Attribute]:
+    """How many operands each group has."""
+    return {"operandSegmentSizes": DenseArrayAttr(_I32, counts)}
+
+
+def indices(b: Builder, node: Node) -> tuple[Value, ...]:
+    """`[%i, %j]`."""
+    return () if node is None else tuple(b.use(word, INDEX) for word in node.children)
+
+
+def same(b: Builder, words: Sequence[Word], type_: Type) -> tuple[Value, ...]:
+    """Values that are all of one type."""
+    return tuple(b.use(word, type_) for word in words)
+
+
+def count(b: Builder, at: Word, words: Sequence[Word], expected: int) -> Sequence[Word]:
+    """The words, which must be as many as expected."""
+    if len(words) != expected:
+        b.fail(at, f"{at!s} takes {expected} operands, not {len(words)}")
+    return words
