@@ -230,7 +230,7 @@ class _Writer:
             how = "" if isinstance(origin, ir.Global) else "immutable "
             name = self.module.global_symbol(origin)
             value = self.block.define(origin.name, f"util.global.load {how}{name} : {self.memory.type(nbytes)}")
-            self.buffers[origin] = Buffer(origin.name, nbytes, value, origin)
+            self.buffers[origin] = Buffer(origin.name, nbytes, value, origin, known=isinstance(origin, ir.Storage))
         return self.buffers[origin]
 
     def alloc(self, operation: ir.Alloc) -> None:
@@ -264,8 +264,8 @@ class _Writer:
         target, nbytes = self.written(operation.target, operation), nbytes_of(operation.source.type)
         self.memory.check(target, nbytes, f"%{operation.target.name}")
         self.memory.check(self.places[operation.source], nbytes, f"%{operation.source.name}")
-        content = self.memory.exactly(self.places[operation.source], nbytes)
-        self.memory.write(target, content)
+        source = self.places[operation.source]
+        self.memory.write(target, self.memory.exactly(source, nbytes), source.buffer.known)
 
     def fill(self, operation: ir.Fill) -> None:
         type_, place = operation.target.type, self.written(operation.target, operation)
@@ -284,13 +284,13 @@ class _Writer:
         splat = self.block.define(name, f"flow.tensor.splat {value} : {filled}")
         if bits > 8:
             splat = self.block.define(name, f"flow.tensor.bitcast {splat} : {filled} -> {self.memory.typed(nbytes)}")
-        self.memory.write(place, Operand(splat, nbytes))
+        self.memory.write(place, Operand(splat, nbytes), known=True)
 
     def fill_by_copy(self, type_: ir.TensorType, place: Place, pattern: bytes) -> None:
         """Fills by a copy of one element to every place."""
         octets = ", ".join(str(octet - 256 if octet > 127 else octet) for octet in pattern)
         constant = self.block.define("element", f"arith.constant dense<[{octets}]> : tensor<{len(pattern)}xi8>")
-        element = Place(Buffer("element", len(pattern), constant), 0)
+        element = Place(Buffer("element", len(pattern), constant, known=True), 0)
         self.copy(type_, element, [0] * len(type_.shape), place, type_.strides)
 
     def refuse(self, operation: ir.Operation) -> None:

@@ -63,6 +63,9 @@ class Launcher:
             return  # nothing would come of it
         together = _written_together(kernel, written)
         workgroups = self.sizes.grid(grid, MAX_GRID, kernel.symbol)
+        if all(pointer.place.buffer.known for pointer in pointers):
+            # iree-compile would execute the launch itself, on the CPU, and crashes for want of a kernel there.
+            workgroups = [self.sizes.hide(workgroups[0]), *workgroups[1:]]
         constants = [self._word(kernel, constant, operands[constant.parameter]) for constant in kernel.abi.constants]
         passed, results = [], []
         for pointer, read_only in zip(pointers, kernel.abi.read_only, strict=True):
@@ -81,7 +84,7 @@ class Launcher:
             + (tied[0] if len(tied) == 1 else f"({', '.join(tied)})"),
         )
         for value, (pointer, operand) in zip(values, results, strict=True):
-            self.memory.write(pointer.place, Operand(value, operand.nbytes))
+            self.memory.write(pointer.place, Operand(value, operand.nbytes), known=False)
 
     def _word(self, kernel: HostKernel, constant: Constant, operand: LaunchOperand) -> str:
         """One 32-bit constant of a scalar."""

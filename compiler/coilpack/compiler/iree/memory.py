@@ -27,6 +27,7 @@ class Buffer:
         value: its present content, a flat tensor of bytes.
         origin: the argument, storage or global that it is; None for memory of the function's own.
         changed: whether the function has written to it.
+        known: whether iree-compile could know its content: nothing but weights and constants went into it.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Buffer:
     value: str
     origin: ir.Argument | ir.Storage | ir.Global | None = None
     changed: bool = False
+    known: bool = False
 
 
 class Place(NamedTuple):
@@ -90,7 +92,8 @@ class Memory:
 
     def allocate(self, name: str, nbytes: Expr) -> Buffer:
         """A buffer of undefined bytes."""
-        return Buffer(name, nbytes, self._block.define(name, f"flow.tensor.empty : {self.typed(nbytes)}"))
+        value = self._block.define(name, f"flow.tensor.empty : {self.typed(nbytes)}")
+        return Buffer(name, nbytes, value, known=True)
 
     def check(self, place: Place, nbytes: Expr, what: str) -> None:
         """Ends the call unless that many bytes from `place` on lie in its buffer."""
@@ -107,19 +110,18 @@ class Memory:
         buffer, offset = place
         if offset == 0 and buffer.nbytes == nbytes:
             return Operand(buffer.value, nbytes)
-        source = buffer.value
-        if isinstance(buffer.origin, ir.Storage):
-            # iree-compile 3.11 crashes where it tries to fold a slice of a parameter.
-            source = self._block.define(buffer.name, f"util.optimization_barrier {source} : {self.type(buffer.nbytes)}")
         start, length = self._sizes.value(offset), self._sizes.value(nbytes)
+        if isinstance(buffer.origin, ir.Storage):
+            start = self._sizes.hide(start)  # iree-compile 3.11 crashes where it tries to fold a slice of a parameter
         result = self.typed(nbytes)
-        operation = f"flow.tensor.slice {source}[{start} for {length}] : {self.typed(buffer.nbytes)} -> {result}"
+        operation = f"flow.tensor.slice {buffer.value}[{start} for {length}] : {self.typed(buffer.nbytes)} -> {result}"
         return Operand(self._block.define(f"{buffer.name}_part", operation), nbytes)
 
-    def write(self, place: Place, content: Operand) -> None:
-        """Puts `content` where `place` is."""
+    def write(self, place: Place, content: Operand, known: bool) -> None:
+        """Puts `content` where `place` is; `known` says whether iree-compile could know it."""
         buffer, offset = place
         buffer.changed = True
+        buffer.known = buffer.known and known
         if offset == 0 and buffer.nbytes == content.nbytes:
             buffer.value = content.value
             return

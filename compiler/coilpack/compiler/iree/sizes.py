@@ -123,6 +123,13 @@ class Sizes:
             result = self._block.define("flag", f"{operation} {result}, {flag} : i1")
         return result
 
+    def hide(self, value: str) -> str:
+        """The same value, of which iree-compile knows nothing.
+
+        It is for sizes only: hiding a tensor hides who else uses its memory, too, so that it is overwritten.
+        """
+        return self._block.define("hidden", f"util.optimization_barrier {value} : index")
+
     # --- checks ---
 
     def check(self, relation: str, lhs: Expr, rhs: Expr, message: str) -> None:
