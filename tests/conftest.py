@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from pathlib import Path
 
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    parser.addoption("--prepared", type=Path, help="folder of tests/compile/iree_prepared.py, for tests on a GPU")
 
 
 @functools.cache

@@ -26,15 +26,16 @@ from coilpack.runtime.devices.base import Kernel, LaunchConfig, Module
 from coilpack.runtime.devices.emulator.device import Emulator
 from coilpack.runtime.errors import CoilpackError
 
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+
 _POINTER_BYTES = 8
 
 
 def build(folder: Path) -> None:
     """Compiles the driver into `folder`, as `libcuda.so`; the message of the C compiler is an error's."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler is not None, "needs a C compiler"
+    assert COMPILER is not None, "needs a C compiler"
     source = Path(__file__).with_name("emulated_driver.c")
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", folder / "libcuda.so", source], check=True)
+    subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "-o", folder / "libcuda.so", source], check=True)
 
 
 class EmulatedDriver:

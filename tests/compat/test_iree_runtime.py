@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from emulated_driver import emulated_driver
+from emulated_driver import COMPILER, emulated_driver
 
 from coilpack.runtime.executable import BindingFlags, Executable, Export, read_executable, write_executable
 from coilpack.runtime.extract import extract, write_parts
@@ -24,7 +24,6 @@ from coilpack.runtime.vmfb import read_vmfb
 
 FOLDER = Path(__file__).parent
 BIN = Path(shutil.which("iree-run-module") or Path(sys.executable).with_name("iree-run-module")).parent
-COMPILER = shutil.which("cc") or shutil.which("gcc")
 # Where each 3.13 module keeps its executable (expected.json) and how long it is.
 PLACES = {"names-3.13.0": (7456, 3804), "names_dyn-3.13.0": (5280, 2316)}
 PTX = b""".version 7.6

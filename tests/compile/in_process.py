@@ -9,7 +9,9 @@ import torch
 from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache
 from coilpack.compiler.compile_target import TargetOptions, compile_target
+from coilpack.compiler.iree.emit import write_folder
 from coilpack.compiler.targets import parse_target
+from coilpack.runtime.executable import read_executable
 from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
 
@@ -34,10 +36,20 @@ def compile_in_process(
     )
 
 
-def write(bundle: TargetBundle, path: Path) -> Path:
-    storages = []
+def storages(bundle: TargetBundle) -> list[StorageData]:
+    found = []
     for name, content in bundle.storages.items():
         assert content.data is not None
-        storages.append(StorageData(name, content.dtype, content.shape, lambda data=content.data: [data]))
-    write_package(path, bundle.program, bundle.executables, storages)
+        found.append(StorageData(name, content.dtype, content.shape, lambda data=content.data: [data]))
+    return found
+
+
+def write(bundle: TargetBundle, path: Path) -> Path:
+    write_package(path, bundle.program, bundle.executables, storages(bundle))
     return path
+
+
+def write_iree(bundle: TargetBundle, folder: Path) -> Path:
+    (data,) = bundle.executables.values()
+    write_folder(folder, bundle.program, read_executable(data), storages(bundle))
+    return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
+
+from coilpack.runtime.dtypes import DType
+
+Array = npt.NDArray[Any]
 
 QUICKSTART = Path(__file__).parents[2] / "samples" / "quickstart" / "model.py"
 
@@ -52,19 +56,31 @@ class Case:
                 self.module(), self.inputs(7), dynamic_shapes=(dims,) if dims else None, strict=False
             )
 
-    def expected(self, size: int) -> list[np.ndarray]:
+    def expected(self, size: int) -> list[Array]:
         """The results in float64, of the weights and inputs as they are."""
-        with torch.no_grad():
-            results = copy.deepcopy(self.module()).double()(*(x.double() for x in self.inputs(size)))
-        return [r.numpy() for r in (results if isinstance(results, tuple) else (results,))]
+        return _results(self.module().double(), [x.double() for x in self.inputs(size)])
 
-    def check(self, found: Sequence[np.ndarray], size: int) -> None:
-        """Asserts that results are those of `expected`."""
-        expected = self.expected(size)
-        assert [f.shape for f in found] == [e.shape for e in expected]
-        for result, reference in zip(found, expected, strict=True):
-            error = np.abs(result.astype(np.float64) - reference).max() / np.abs(reference).max()
-            assert error <= self.tolerance, f"relative error {error}"
+    def computed(self, size: int, device: str) -> list[Array]:
+        """What torch computes on a device."""
+        return _results(self.module().to(device), [x.to(device) for x in self.inputs(size)])
+
+    def check(self, found: Sequence[Array], reference: Sequence[Array], slack: float = 1) -> None:
+        """Asserts that results differ from others by no more than `slack` times the tolerance."""
+        assert [f.shape for f in found] == [r.shape for r in reference]
+        for result, wanted in zip(found, reference, strict=True):
+            error = np.abs(result.astype(np.float64) - wanted).max() / np.abs(wanted).max()
+            assert error <= slack * self.tolerance, f"relative error {error}"
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The type of its results."""
+        return DType.from_numpy_name(str(self.dtype).removeprefix("torch.")).numpy
+
+
+def _results(module: nn.Module, inputs: Sequence[torch.Tensor]) -> list[Array]:
+    with torch.no_grad():
+        results = module(*inputs)
+    return [r.double().cpu().numpy() for r in (results if isinstance(results, tuple) else (results,))]
 
 
 def _filled(module: nn.Module) -> nn.Module:
@@ -142,15 +158,11 @@ class Named(nn.Module):
 
 
 def exported(name: str) -> dict[str, torch.export.ExportedProgram]:
-    """The functions of the model `name`, which is of `CASES` or `names`."""
+    """The functions of the model `name`, one of `MODELS`."""
     if name in CASES:
         return {"main": CASES[name].export()}
     with torch.no_grad():
         return {n: torch.export.export(Named(n), (torch.zeros(4),)) for n in NAMES}
 
 
-def storable(array: np.ndarray) -> tuple[str, Any]:
-    """IREE's name of an array's element type, and its bytes."""
-    from coilpack.runtime.dtypes import DType
-
-    return DType.from_numpy(array.dtype).name, np.ascontiguousarray(array).tobytes()
+MODELS = (*CASES, "names")

@@ -1,4 +1,4 @@
-"""The devices of these tests, most of which need a CUDA device; they use the sample programs of the unit tests."""
+"""The devices of these tests, most of which need a CUDA device; they use samples of the other tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("unit", "compile", "compat"))
 
 
 @pytest.fixture(scope="session")
