@@ -22,8 +22,6 @@ from coilpack.runtime.program.expr import evaluate
 MODULE, WEIGHTS, KERNELS = "module.mlir", "weights.safetensors", "kernels"
 _HEADER: Final = "// Written by coilpack compile --emit iree. "
 _COMPILED: Final = ".vmfb"  # what the command that we name makes; it goes when the folder is written again
-# It would run kernels without inputs on the CPU to keep what they write, and crashes, for they are PTX.
-_NO_EVALUATION: Final = "--iree-opt-const-eval=false"
 _MAX_FILE_NAME: Final = 100  # characters of a kernel's name in its file's
 
 
@@ -111,7 +109,6 @@ def compile_command(folder: Path) -> str:
             "iree-compile",
             str(folder / MODULE),
             f"--iree-hal-executable-object-search-path={folder}",
-            _NO_EVALUATION,
             "-o",
             str(folder / f"module{_COMPILED}"),
         ]
