@@ -39,7 +39,7 @@ demo: $(VENV)/ready-to-compile
 	$(BIN)/python samples/minilm/demo.py
 
 test: $(VENV)/ready-to-develop
-	$(BIN)/pytest -n 2 tests
+	$(BIN)/pytest -n 2 --dist worksteal --durations 10 tests
 
 lint: $(VENV)/ready-to-develop
 	$(BIN)/ruff check .

@@ -59,6 +59,38 @@ def test_equal_kernels_of_functions_are_one_and_each_function_runs(device, tmp_p
             np.testing.assert_allclose(program(x, function=name).numpy(), expected, rtol=1e-5)
 
 
+def _symbols(bundle) -> dict[str, str]:
+    (data,) = bundle.executables.values()
+    return {export.name: export.kernel_name for export in read_executable(data).exports}
+
+
+def test_functions_whose_names_meet_in_one_symbol_both_work(tmp_path) -> None:
+    layers = {}
+    for seed, name in enumerate(("a$b", "a_b")):
+        torch.manual_seed(seed)
+        layers[name] = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.GELU())
+    inputs = {"a$b": torch.randn(4, 32), "a_b": torch.randn(5, 32)}
+    programs = {name: export(layer, (inputs[name],)) for name, layer in layers.items()}
+    bundle = compile_in_process(programs)
+    assert [s.name for s in bundle.program.signatures] == ["a$b", "a_b"]
+    assert len(bundle.program.storages) == 4
+    names = [kernel.export_name for kernel in bundle.program.targets[0].kernels]
+    assert [name.partition("_dispatch_")[0] for name in names] == ["a$b", "a_b"]
+    symbols = _symbols(bundle)
+    assert list(symbols) == names
+    assert symbols[names[1]] == names[1]
+    assert symbols[names[0]].startswith(f"{names[1]}_")
+    executable = read_executable(*bundle.executables.values())
+    for export_ in executable.exports:
+        assert list(executable.images[export_.module_ordinal].entries) == [export_.kernel_name]
+    with runtime.open(write(bundle, tmp_path / "both.coil"), device="emulator") as program:
+        for name, layer in layers.items():
+            result = program(inputs[name].numpy(), function=name).numpy()
+            np.testing.assert_allclose(result, layer(inputs[name]).detach(), rtol=1e-4, atol=1e-5)
+    turned = {name: export(layers[name], (inputs[name],)) for name in reversed(layers)}
+    assert _symbols(compile_in_process(turned)) == symbols
+
+
 def test_functions_after_one_that_needs_smaller_tiles_count_on_none_of_its_kernels(monkeypatch, capsys) -> None:
     monkeypatch.setattr(choices, "flex_shared_bytes", lambda c, _dim, _size: c.block_m * c.num_stages * 600)
 
