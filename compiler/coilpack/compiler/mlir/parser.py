@@ -10,6 +10,7 @@ from coilpack.compiler.mlir.text.builder import Builder
 from coilpack.compiler.mlir.text.grammar import Node, UnknownOperationError, parse_tree
 from coilpack.compiler.mlir.text.lexer import MAX_CHARACTERS, LexicalError
 from coilpack.compiler.mlir.text.places import Places
+from coilpack.runtime.collector import no_collections
 
 _FORMS = {**forms_builtin.FORMS, **forms_arith.FORMS, **forms_tensor.FORMS, **forms_linalg.FORMS}
 
@@ -35,6 +36,12 @@ def parse_module(text: str, *, file: str = "<text>") -> Module:
     if len(text) > MAX_CHARACTERS:
         problem = f"a text of {len(text)} characters; the limit is {MAX_CHARACTERS}"
         raise invalid(Source(file, ""), Location(1, 1), problem)
+    with no_collections():  # a growing tree has no garbage, and would be searched for it again and again
+        return _read(source)
+
+
+def _read(source: Source) -> Module:
+    text = source.text
     try:
         tree = parse_tree(text)
     except UnknownOperationError as error:
