@@ -66,7 +66,22 @@ def _module(source: Source, tree: Node) -> Module:
             define = define_attribute if item.data == "attribute_alias" else Builder.define_type
             define(builder, *item.children)
     block = builder.block(nodes, ())
-    return _wrapped(source, block.operations)
+    module = _wrapped(source, block.operations)
+    _check_names(module)
+    return module
+
+
+def _check_names(module: Module) -> None:
+    """Two operations of a module cannot have one name."""
+    first: dict[str, Location] = {}
+    for operation in module.operations:
+        name = operation.attributes.get("sym_name")
+        if not isinstance(name, StringAttr):
+            continue
+        if name.value in first:
+            problem = f"symbol {name.value!r} is defined before, in line {first[name.value].line}"
+            raise invalid(module.source, operation.location, problem)
+        first[name.value] = operation.location
 
 
 def _wrapped(source: Source, operations: tuple[Operation, ...]) -> Module:

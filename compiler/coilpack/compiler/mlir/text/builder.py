@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from coilpack.compiler.mlir.syntax import Attribute, Block, Operation, Region, ScalarType, Source, Type, Value
 from coilpack.compiler.mlir.text.grammar import Node
@@ -76,7 +78,7 @@ class Builder(Reader):
             name, _, digits = word.partition("#")
             values = self._values.get(name)
             if values is None:
-                self.fail(word, unknown("value", name, self._values))
+                self._undefined(word, name)
             position = int(digits[:9]) if digits else 0
             if position >= len(values):
                 self.fail(word, f"{name!r} has {len(values)} results; there is no number {digits[:9]}")
@@ -85,10 +87,18 @@ class Builder(Reader):
             self.fail(word, f"{str(word)!r} is of type {value.type}; expected {type_}")
         return value
 
+    def _undefined(self, word: Word, name: str) -> NoReturn:
+        """Raises for a name that stands for nothing here; it may do so elsewhere."""
+        elsewhere = re.compile(rf"{re.escape(name)}(?![A-Za-z0-9_$.\-#])(?::[0-9]+)?[ \t]*=").search(self.source.text)
+        if elsewhere:
+            line = self.location_at(elsewhere.start()).line
+            self.fail(word, f"{name!r} is defined in line {line}, which does not reach here")
+        self.fail(word, unknown("value", name, self._values))
+
     def uses(self, words: Sequence[Word], types: Sequence[Type], at: Word) -> tuple[Value, ...]:
         """The values of names, each of its type."""
         if len(words) != len(types):
-            self.fail(at, f"{len(words)} operands, but {len(types)} types of operands")
+            self.fail(at, f"the text has operands and their types in different numbers: {len(words)} and {len(types)}")
         return tuple(map(self.use, words, types))
 
     # --- regions ---
@@ -158,7 +168,7 @@ class Builder(Reader):
         counts = [1 if size is None else self.small(size) for _, size in (name.children for name in names)]
         if sum(counts) != len(parts.types):
             word = names[0].children[0]
-            self.fail(word, f"{parts.name!r} has {len(parts.types)} results, but names stand here for {sum(counts)}")
+            self.fail(word, f"names for {sum(counts)} results; {parts.name!r} here has {len(parts.types)}")
         results: list[Value] = []
         for name, count in zip(names, counts, strict=True):
             word = name.children[0]

@@ -15,9 +15,9 @@ from coilpack.compiler.mlir.text.numbers import float_of, integer_of, is_float, 
 
 _COMMENT = re.compile(r"//[^\n]*")
 _OUTSIDE_LISTS = re.compile(r"[^\[\],]+")
-_DECIMALS = re.compile(r"(?:-?[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?,)*")
-_INTEGERS = re.compile(r"(?:-?[0-9]{1,18},)*")
-_HEX = re.compile(r'"0[xX]((?:[0-9a-fA-F]{2})*)"')
+_DECIMALS = re.compile(r"(?:-?[0-9]++\.[0-9]*+(?:[eE][+-]?[0-9]++)?,)*+")
+_INTEGERS = re.compile(r"(?:-?[0-9]{1,18},)*+")
+_HEX = re.compile(r'"0[xX]((?:[0-9a-fA-F]{2})*+)"')
 _BOOLEANS = {"true": "1", "false": "0"}
 _SHOWN = 30
 
@@ -41,7 +41,7 @@ def parse_dense(body: str, type_: TensorType) -> Array:
     if not text:
         if math.prod(shape):
             raise LexicalError(0, f"a literal without elements; {type_} has {math.prod(shape)}")
-        return np.zeros(shape, kind)
+        return _shaped(np.zeros(0, kind), type_, shape)
     if not text.startswith("["):
         return _elements([text], type_.element, kind).reshape(())
     return _nested(text, type_, shape, kind)
@@ -60,11 +60,26 @@ def _layout(type_: TensorType) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
 def _nested(text: str, type_: TensorType, shape: tuple[int, ...], kind: np.dtype[np.generic]) -> Array:
     """Lists in lists; their brackets and commas must be those of the shape."""
     leaves = text.replace("[", "").replace("]", "").split(",") if math.prod(shape) else []
-    if len(leaves) != math.prod(shape) or _OUTSIDE_LISTS.sub("", text) != _skeleton(shape):
+    brackets = _OUTSIDE_LISTS.sub("", text)
+    if len(leaves) != math.prod(shape) or len(brackets) != _skeleton_size(shape) or brackets != _skeleton(shape):
         raise LexicalError(0, f"the lists of this literal are not those of {type_}")
     if not all(leaves):
         raise LexicalError(0, "an element of this literal is missing")
-    return _elements(leaves, type_.element, kind).reshape(shape)
+    return _shaped(_elements(leaves, type_.element, kind), type_, shape)
+
+
+def _shaped(values: Array, type_: TensorType, shape: tuple[int, ...]) -> Array:
+    try:
+        return values.reshape(shape)
+    except ValueError as error:
+        raise LexicalError(0, f"{type_} is larger than numpy's arrays may be") from error
+
+
+def _skeleton_size(shape: Sequence[int]) -> int:
+    size = 0
+    for length in reversed(shape):
+        size = length * size + max(length - 1, 0) + len("[]")
+    return size
 
 
 def _skeleton(shape: Sequence[int]) -> str:
@@ -135,7 +150,7 @@ def from_bytes(data: bytes, type_: TensorType) -> Array:
     else:
         values = np.zeros(0, kind)
     if len(data) == count * size:
-        return values.reshape(shape)
+        return _shaped(values, type_, shape)
     if len(data) == size:
         return values.reshape(())
     raise LexicalError(0, f"{len(data)} bytes; {type_} has {count} elements of {size}")

@@ -9,8 +9,6 @@ from coilpack.compiler.mlir.text.builder import Argument, Builder, Form, Parts
 from coilpack.compiler.mlir.text.grammar import Node
 from coilpack.compiler.mlir.text.lexer import Word
 
-_ISOLATED = ("builtin.module", "func.func")
-
 
 def generic(
     b: Builder,
@@ -33,8 +31,36 @@ def generic(
         found[key] = value
     nodes = [] if regions is None else regions.children
     blocks = [] if successors is None else successors.children
-    built = [b.region(node, isolated=text in _ISOLATED) for node in nodes]
-    return Parts(text, name, operands, signature.results, found, built, tuple(map(b.successor, blocks)))
+    built = [b.region(node, isolated=text in _CHECKS) for node in nodes]
+    parts = Parts(text, name, operands, signature.results, found, built, tuple(map(b.successor, blocks)))
+    if text in _CHECKS:
+        _CHECKS[text](b, parts)
+    return parts
+
+
+def _check_module(b: Builder, parts: Parts) -> None:
+    """A module has one region of one block; only its name and its symbols matter to who uses it."""
+    if [len(region.blocks) for region in parts.regions] not in ([0], [1]):
+        b.fail(parts.at, f"{parts.name!r} needs one region of one block")
+
+
+def _check_function(b: Builder, parts: Parts) -> None:
+    """A function has a name and a type, and a region with arguments of that type where it is not only declared."""
+    name, type_ = parts.attributes.get("sym_name"), parts.attributes.get("function_type")
+    if not isinstance(name, StringAttr):
+        b.fail(parts.at, f"{parts.name!r} needs its name as 'sym_name'")
+    if not (isinstance(type_, TypeAttr) and isinstance(type_.type, FunctionType)):
+        b.fail(parts.at, f"{parts.name!r} needs its type as 'function_type'")
+    if len(parts.regions) != 1:
+        b.fail(parts.at, f"{parts.name!r} needs one region")
+    for block in parts.regions[0].blocks[:1]:
+        given = tuple(argument.type for argument in block.arguments)
+        if given != type_.type.inputs:
+            shown = ", ".join(map(str, given))
+            b.fail(parts.at, f"{parts.name!r} is of type {type_.type}, but its first block takes ({shown})")
+
+
+_CHECKS = {"builtin.module": _check_module, "func.func": _check_function}
 
 
 def module(b: Builder, name: Word, symbol: Word | None, attributes: Node, body: Node) -> Parts:
@@ -42,7 +68,9 @@ def module(b: Builder, name: Word, symbol: Word | None, attributes: Node, body: 
     found = dictionary(b, attributes)
     if symbol is not None:
         found["sym_name"] = StringAttr(text_of(b, symbol))
-    return Parts("builtin.module", name, attributes=found, regions=[b.region(body, isolated=True)])
+    parts = Parts("builtin.module", name, attributes=found, regions=[b.region(body, isolated=True)])
+    _check_module(b, parts)
+    return parts
 
 
 def function(

@@ -28,8 +28,10 @@ _NAMED = {
     "EOF": "the end of the text",
     "SCALAR": "a type",
     "TYPE": "a type",
-    "TYPE_ALIAS": "a type",
-    "ATTRIBUTE_ALIAS": "an attribute",
+    "TYPE_ALIAS": "an alias (!name)",
+    "ATTRIBUTE_ALIAS": "an alias (#name)",
+    "FASTMATH": "fastmath<…>",
+    "OVERFLOW": "overflow<…>",
     "DIALECT_ATTRIBUTE": "an attribute",
     "DENSE": "an attribute",
     "RESOURCE": "an attribute",
@@ -63,7 +65,7 @@ def parse_tree(text: str) -> Node:
         offset = token.start_pos if token.type == "EOF" else token.start
         expected = error.accepts or error.expected
         if token.type in ("DOTTED", "WORD", "BRACKETED") and "FUNCTION" in expected:
-            raise UnknownOperationError(offset, str(token)) from None
+            raise UnknownOperationError(offset, token.partition("<")[0]) from None
         found = "the text ends here" if token.type == "EOF" else f"unexpected {_shown(token)!r}"
         raise LexicalError(offset, f"{found}; expected {_alternatives(expected)}") from None
 

@@ -100,9 +100,11 @@ def closing(text: str, start: int, depth: int = 0) -> int:
             if depth + len(open_) > MAX_DEPTH:
                 raise LexicalError(match.start(), _too_deep())
         elif found in _DEPTH or found == ">":
-            wanted, _ = open_.pop()
+            wanted, at = open_.pop()
             if found != wanted:
-                raise LexicalError(match.start(), f"unexpected {found!r}; expected {wanted!r}")
+                line = text.count("\n", 0, at) + 1
+                problem = f"unexpected {found!r}; the {text[at]!r} of line {line} needs {wanted!r} before"
+                raise LexicalError(match.start(), problem)
             if not open_:
                 return match.end()
     raise LexicalError(open_[0][1] if open_ else start, "this bracket is not closed")

@@ -76,9 +76,8 @@ def integer_of(text: str, element: ScalarType) -> int:
     low = 0 if name.startswith("u") else -(1 << (width - 1))
     high = 1 << (width - 1 if name.startswith("s") or name == "index" else width)
     if not low <= value < high:
-        raise LexicalError(
-            0, f"{_shown(text)} does not fit {name}: its integers are {_shown(str(low))} to {_shown(str(high - 1))}"
-        )
+        range_ = f": its integers are {low} to {high - 1}" if width <= _INDEX_BITS else ""
+        raise LexicalError(0, f"{_shown(text)} does not fit {name}{range_}")
     return value
 
 

@@ -15,6 +15,7 @@ from coilpack.compiler.mlir.text.resources import Resources
 from coilpack.compiler.mlir.text.types import parse_type
 
 _T = TypeVar("_T")
+_MAX_COMPARED, _MAX_CANDIDATES = 100, 1000  # characters and names: finding the nearest takes time with both
 
 
 class Reader:
@@ -38,6 +39,10 @@ class Reader:
     def location(self, word: Word) -> Location:
         """Where a token stands."""
         return self._places.location(word.start)
+
+    def location_at(self, offset: int) -> Location:
+        """Where a character stands, by its offset from 0."""
+        return self._places.location(offset)
 
     def fail(self, word: Word, problem: str, offset: int = 0) -> NoReturn:
         """Raises for something wrong `offset` characters into a token."""
@@ -92,7 +97,8 @@ class Reader:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """The problem of a name that is not defined, with the nearest that are."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names[-1000:], n=3, cutoff=0.5) or names[-3:]
+    names = [candidate for candidate in known if len(candidate) <= _MAX_COMPARED][-_MAX_CANDIDATES:]
+    near = difflib.get_close_matches(name[:_MAX_COMPARED], names, n=3, cutoff=0.5) or names[-3:]
     listed = ", ".join(map(repr, near))
-    return f"there is no {kind} {name!r} here; " + (f"nearest: {listed}" if near else f"no {kind} is defined before")
+    shown = name if len(name) <= _MAX_COMPARED else f"{name[:_MAX_COMPARED]}…"
+    return f"there is no {kind} {shown!r} here; " + (f"nearest: {listed}" if near else f"no {kind} is defined before")
