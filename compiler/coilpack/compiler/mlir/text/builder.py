@@ -81,7 +81,9 @@ class Builder(Reader):
                 self._undefined(word, name)
             position = int(digits[:9]) if digits else 0
             if position >= len(values):
-                self.fail(word, f"{name!r} has {len(values)} results; there is no number {digits[:9]}")
+                self.fail(
+                    word, f"{name!r} has no result number {digits[:9]}; the results are {len(values)}, counted from 0"
+                )
         value = values[position]
         if type_ is not None and value.type != type_:
             self.fail(word, f"{str(word)!r} is of type {value.type}; expected {type_}")

@@ -93,5 +93,5 @@ def same(b: Builder, words: Sequence[Word], type_: Type) -> tuple[Value, ...]:
 def count(b: Builder, at: Word, words: Sequence[Word], expected: int) -> Sequence[Word]:
     """The words, which must be as many as expected."""
     if len(words) != expected:
-        b.fail(at, f"{at!s} takes {expected} operands, not {len(words)}")
+        b.fail(at, f"{at!s} needs another number of operands: {expected}, not {len(words)}")
     return words

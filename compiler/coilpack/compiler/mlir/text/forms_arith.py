@@ -69,8 +69,8 @@ def affine(b: Builder, name: Word, map_: Node, dims: Node, symbols: Node, attrib
     if not isinstance(found, AffineMapAttr):
         b.fail(map_.children[0], "expected an affine map")
     if given != (found.map.dims, found.map.symbols):
-        wanted = f"{found.map.dims} dimensions and {found.map.symbols} symbols"
-        b.fail(name, f"the map takes {wanted}, not {given[0]} and {given[1]}")
+        wanted = f"{found.map.dims} and {found.map.symbols}"
+        b.fail(name, f"the map's dimensions and symbols are {wanted}; given are {given[0]} and {given[1]}")
     operands = [*same(b, dims.children, INDEX), *indices(b, symbols)]
     return Parts(str(name), name, operands, [INDEX], {"map": found, **dictionary(b, attributes)})
 

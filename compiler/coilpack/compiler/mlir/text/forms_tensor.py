@@ -23,7 +23,7 @@ def _dynamic(b: Builder, name: Word, values: Node, type_: TensorType) -> Sequenc
     words = [] if values is None else values.children
     wanted = type_.shape.count(None)
     if len(words) != wanted:
-        b.fail(name, f"{name!s} of {type_} takes {wanted} sizes, not {len(words)}")
+        b.fail(name, f"{name!s} of {type_} needs a size for each '?': {wanted}, not {len(words)}")
     return same(b, words, INDEX)
 
 
@@ -55,7 +55,9 @@ def insert(b: Builder, name: Word, scalar: Word, into: Word, at: Node, attribute
 def _indexed(b: Builder, name: Word, at: Node, type_: Node) -> TensorType:
     given = tensor(b, name, b.type(type_))
     if len(at.children) != len(given.shape):
-        b.fail(name, f"{name!s} of {given} takes {len(given.shape)} indices, not {len(at.children)}")
+        b.fail(
+            name, f"{name!s} of {given} needs an index for each dimension: {len(given.shape)}, not {len(at.children)}"
+        )
     return given
 
 
@@ -68,7 +70,7 @@ def _slice(
     counts = []
     for key, node in zip(("static_offsets", "static_sizes", "static_strides"), nodes, strict=True):
         if len(node.children) != rank_:
-            b.fail(name, f"a list of this {name!s} has {len(node.children)} numbers; the tensor's rank is {rank_}")
+            b.fail(name, f"{name!s} of a tensor of rank {rank_}: a list has the length {len(node.children)}")
         given, found[key] = sizes(b, node)
         values += given
         counts.append(len(given))
