@@ -7,12 +7,24 @@
 #include "stub_driver.c"
 #undef cuGetProcAddress
 
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 enum { SHARED_MEMORY_PER_BLOCK = 8, SHARED_MEMORY_PER_BLOCK_OPTIN = 97 };  // attributes of a device
 enum { OUT_OF_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500, LAUNCH_FAILED = 719, MAX_PARAMETERS = 80 };
+
+// IREE calls from several threads: one at a time may talk to the listener, or change what memory there is.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define LOCKED(call)                    \
+  do {                                  \
+    pthread_mutex_lock(&lock);          \
+    int result_of_call = (call);        \
+    pthread_mutex_unlock(&lock);        \
+    return result_of_call;              \
+  } while (0)
 
 // --- the connection ---
 
@@ -60,13 +72,15 @@ static struct block {
 } *blocks;
 static size_t block_count;
 
-static int remember(void *start, size_t size) {
+static int remember_block(void *start, size_t size) {
   struct block *more = realloc(blocks, (block_count + 1) * sizeof *blocks);
   if (!start || !more) return OUT_OF_MEMORY;
   blocks = more;
   blocks[block_count++] = (struct block){start, size};
   return 0;
 }
+
+static int remember(void *start, size_t size) { LOCKED(remember_block(start, size)); }
 
 static int emulated_allocate(void **pointer, size_t size) {
   *pointer = aligned_alloc(256, (size + 255) / 256 * 256 + 256);
@@ -76,12 +90,14 @@ static int emulated_allocate(void **pointer, size_t size) {
 
 static int host_register(void *start, size_t size) { return remember(start, size); }
 
-static int host_unregister(void *start) {
+static int forget_block(void *start) {
   for (size_t i = 0; i < block_count; ++i) {
     if (blocks[i].start == start) blocks[i] = blocks[--block_count];
   }
   return 0;
 }
+
+static int host_unregister(void *start) { LOCKED(forget_block(start)); }
 
 static struct block *find(char *address) {
   for (size_t i = 0; i < block_count; ++i) {
@@ -126,7 +142,7 @@ struct function {
   uint64_t sizes[MAX_PARAMETERS];
 };
 
-static int emulated_load(void **module, const char *image) {
+static int load_module(void **module, const char *image) {
   connect_once();
   size_t size = strlen(image);  // PTX; there is no machine code to emulate
   send_bytes("M", 1);
@@ -136,7 +152,9 @@ static int emulated_load(void **module, const char *image) {
   return *module ? 0 : INVALID_IMAGE;
 }
 
-static int emulated_function(void **result, void *module, const char *symbol) {
+static int emulated_load(void **module, const char *image) { LOCKED(load_module(module, image)); }
+
+static int look_up(void **result, void *module, const char *symbol) {
   printf("function %s\n", symbol);
   send_bytes("F", 1);
   send_number((uint64_t)module);
@@ -152,6 +170,10 @@ static int emulated_function(void **result, void *module, const char *symbol) {
   return 0;
 }
 
+static int emulated_function(void **result, void *module, const char *symbol) {
+  LOCKED(look_up(result, module, symbol));
+}
+
 // The blocks that the pointers among the parameters lead into, each once.
 static size_t reached(const struct function *kernel, void **parameters, struct block **found) {
   size_t count = 0;
@@ -164,9 +186,8 @@ static size_t reached(const struct function *kernel, void **parameters, struct b
   return count;
 }
 
-static int emulated_launch(struct function *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                           unsigned bz, unsigned shared, void *stream, void **parameters) {
-  (void)stream;
+static int run(struct function *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+               unsigned shared, void **parameters) {
   struct block *found[MAX_PARAMETERS];
   size_t count = reached(kernel, parameters, found);
   printf("launch %u %u %u block %u %u %u shared %u\n", gx, gy, gz, bx, by, bz, shared);
@@ -186,6 +207,12 @@ static int emulated_launch(struct function *kernel, unsigned gx, unsigned gy, un
     if (receive_number()) transfer(found[i]->start, found[i]->size, 0);
   }
   return 0;
+}
+
+static int emulated_launch(struct function *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                           unsigned bz, unsigned shared, void *stream, void **parameters) {
+  (void)stream;
+  LOCKED(run(kernel, gx, gy, gz, bx, by, bz, shared, parameters));
 }
 
 static const struct {

@@ -35,7 +35,8 @@ def build(folder: Path) -> None:
     """Compiles the driver into `folder`, as `libcuda.so`; the message of the C compiler is an error's."""
     assert COMPILER is not None, "needs a C compiler"
     source = Path(__file__).with_name("emulated_driver.c")
-    subprocess.run([COMPILER, "-O1", "-shared", "-fPIC", "-o", folder / "libcuda.so", source], check=True)
+    options = ["-O1", "-shared", "-fPIC", "-pthread", "-o", folder / "libcuda.so"]
+    subprocess.run([COMPILER, *options, source], check=True)
 
 
 class EmulatedDriver:
