@@ -131,6 +131,9 @@ def _zeros(argument: ir.Argument, sizes: Mapping[str, int]) -> str:
     if argument.value is not None:
         return str(evaluate(argument.value, sizes))
     shape = [evaluate(size, sizes) for size in argument.type.shape]
-    # The command reads i1 as hexadecimal digits, and takes i8 for it.
-    element = "i8" if argument.type.dtype is DType.i1 else element_type(argument.type.dtype)[1]
+    element = element_type(argument.type.dtype)[1]
+    if element.startswith("complex"):
+        return f"@{argument.name or 'input'}.npy"  # the command reads them from files only
+    if argument.type.dtype is DType.i1:
+        element = "i8"  # the command reads i1 as hexadecimal digits, and takes i8 for it
     return "x".join([*map(str, shape), element]) + ("" if shape else "=0")

@@ -58,7 +58,7 @@ class Sizes:
             value = self._block.define(symbol.name, f"arith.floordivsi {value}, {self.value(factor)} : index")
         self._values[Symbol(symbol.name)] = value
         if (factor, summand) != (1, 0):
-            self.check_equal(definition, found, f"{place} must be {factor} * {symbol.name} + {summand}")
+            self.check_equal(definition, found, f"{place} must be {format_expr(definition)}")
         low, high = symbol.minimum, symbol.maximum
         if low > 0 or symbol.dim is None:
             self.check("sle", low, Symbol(symbol.name), f"{place}: {symbol.name} must be at least {low}")
