@@ -16,13 +16,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
+import torch
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from iree_releases import Release, installed
+
+from coilpack import runtime
+from coilpack.runtime.dtypes import DType
 
 _PREFIX = "iree-"
 
@@ -69,11 +71,15 @@ def _version(folder: Path) -> str:
     return folder.name.removeprefix(_PREFIX)
 
 
-def iree_type(array: npt.NDArray[np.generic]) -> str:
-    """The type of an array as IREE's tools write it: `4x2xf32`."""
-    from coilpack.runtime.dtypes import DType
-
-    return "x".join([*map(str, array.shape), DType.from_numpy(array.dtype).name])
+def write_inputs(tensors: Iterable[torch.Tensor], folder: Path) -> list[tuple[str, Path]]:
+    """Writes inputs as raw bytes: for each its type as IREE's tools write it, as `4x2xf32`, and its file."""
+    inputs = []
+    for index, tensor in enumerate(tensors):
+        array = runtime.to_device(tensor, "emulator").numpy()  # numpy of any type that torch has
+        path = folder / f"input{index}.bin"
+        path.write_bytes(array.tobytes())
+        inputs.append(("x".join([*map(str, array.shape), DType.from_numpy(array.dtype).name]), path))
+    return inputs
 
 
 def prepare(folder: Path, releases: Iterable[Release], models: Iterable[str]) -> Prepared:
@@ -100,7 +106,6 @@ def prepare(folder: Path, releases: Iterable[Release], models: Iterable[str]) ->
 
 def _compile(prepared: Prepared, model: str) -> None:
     """Exports a model, and compiles the exported files into a package and into a folder for IREE."""
-    import torch
     from in_process import compile_in_process, write, write_iree
     from iree_models import exported
 

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 from emulated_driver import COMPILER, EmulatedDriver, emulated_driver  # noqa: E402
 from iree_models import CASES, MODELS, NAMES  # noqa: E402
-from iree_prepared import Prepared, iree_type, prepare  # noqa: E402
+from iree_prepared import Prepared, prepare, write_inputs  # noqa: E402
 from iree_releases import Release, installed  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
@@ -127,11 +127,7 @@ def test_models_in_our_runtime(prepared, place, model, size):
 
 @calls
 def test_models_in_irees_runtime(prepared, place, release, tmp_path, model, size):
-    inputs = []
-    for index, tensor in enumerate(CASES[model].inputs(size)):
-        array = runtime.to_device(tensor, "emulator").numpy()
-        inputs.append((iree_type(array), tmp_path / f"input{index}.bin"))
-        inputs[-1][1].write_bytes(array.tobytes())
+    inputs = write_inputs(CASES[model].inputs(size), tmp_path)
     expected = CASES[model].expected(size)
     outputs = [tmp_path / f"output{index}.bin" for index in range(len(expected))]
     files = prepared(model)
