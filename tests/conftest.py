@@ -11,6 +11,13 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    parser.addoption(
+        "--iree",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder of a release's tools, instead of the installed one",
+    )
     parser.addoption("--prepared", type=Path, help="folder of tests/compile/iree_prepared.py, for tests on a GPU")
 
 

@@ -1,21 +1,20 @@
 """The host programs that we write for IREE: its compilers take them, and its runtime computes with them what ours does.
 
 Kernels run in our emulator on both sides; without a GPU the stand-in for libcuda has it run those of IREE's runtime.
-Releases whose `bin` folders IREE_RELEASES lists (separated by colons) are tried besides the installed one.
+The releases are those of `--iree`, or the installed one.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import iree_program
 import numpy as np
 import pytest
-from emulated_driver import emulated_driver
+from emulated_driver import COMPILER, emulated_driver
+from iree_releases import Release, installed
 
 from coilpack import runtime
 from coilpack.compiler.iree.emit import compile_command, write_folder
@@ -23,15 +22,17 @@ from coilpack.runtime.dtypes import DType
 from coilpack.runtime.executable import write_executable
 from coilpack.runtime.package import write_package
 
-INSTALLED = Path(shutil.which("iree-compile") or Path(sys.executable).with_name("iree-compile")).parent
-RELEASES = [INSTALLED, *map(Path, filter(None, os.environ.get("IREE_RELEASES", "").split(":")))]
 PROGRAM = iree_program.program()
 _OF_NUMPY = ("i1", "complex64")  # what iree-run-module reads from .npy files only
 
-pytestmark = [
-    pytest.mark.skipif(not (INSTALLED / "iree-compile").exists(), reason="needs IREE's tools (extra `iree`)"),
-    pytest.mark.skipif(not (shutil.which("cc") or shutil.which("gcc")), reason="needs a C compiler"),
-]
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    releases = installed(metafunc.config.getoption("--iree"))
+    marks = [] if releases else [pytest.mark.skip(reason="needs IREE's tools (extra `iree`)")]
+    cases = [pytest.param(release, id=release.version) for release in releases] or [pytest.param(None, marks=marks)]
+    metafunc.parametrize("release", cases, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +41,12 @@ def driver(tmp_path_factory):
         yield served
 
 
-@pytest.fixture(scope="module", params=RELEASES, ids=str)
-def release(request, tmp_path_factory) -> tuple[Path, Path]:
-    """The tools of a release, and the folder of the program with the module that its compiler made."""
+@pytest.fixture(scope="module")
+def release(request, tmp_path_factory) -> tuple[Release, Path]:
+    """A release, and the folder of the program with the module that its compiler made."""
     folder = tmp_path_factory.mktemp("host") / "program"
     write_folder(folder, PROGRAM, iree_program.executable(), iree_program.storages())
-    command = compile_command(folder).split()
-    subprocess.run([request.param / command[0], *command[1:]], check=True, timeout=100)
+    request.param.checked(*shlex.split(compile_command(folder)))
     return request.param, folder
 
 
@@ -86,15 +86,15 @@ def theirs(release, driver, function: str, inputs: list[np.ndarray | int]) -> su
             arguments.append(f"--input={'x'.join([*map(str, value.shape), dtype.name])}{content}")
     for number, output in enumerate(PROGRAM.signature(function).outputs):
         arguments.append("--output=-" if output.value is not None else f"--output=@{folder.parent / f'{number}.bin'}")
-    command = [
-        tools / "iree-run-module",
+    return tools.run(
+        "iree-run-module",
         "--device=cuda",
         f"--module={folder / 'module.vmfb'}",
         f"--parameters=model={folder / 'weights.safetensors'}",
         f"--function={function}",
         *arguments,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
+        environment=environment,
+    )
 
 
 def bits(dtype: DType, *shape: int) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import torch
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.size_expressions import conditions, expression
 from coilpack.compiler.capture.source_expressions import Operators, SourceEvaluator
+from coilpack.compiler.intervals import always_holds
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Binary, Expr, ExprKind, Symbol, symbols
@@ -166,7 +166,7 @@ def size_guards(
         for name in (*symbols(guard.lhs), *symbols(guard.rhs)):
             if name not in bounds:
                 raise UnsupportedError(f"the model holds under {guard}, but no input gives the size {name}")
-    return tuple(guard for guard in _tightest(guards) if not _always_holds(guard, bounds))
+    return tuple(guard for guard in _tightest(guards) if not always_holds(guard, bounds))
 
 
 def _tightest(guards: Sequence[ir.Guard]) -> list[ir.Guard]:
@@ -263,51 +263,3 @@ def _named(values: Mapping[str, Any], name: str, code: str) -> Any:
 
 def _sympy(size: Any) -> sympy.Expr:
     return sympy.Integer(size) if isinstance(size, int) else size.node.expr
-
-
-# --- what follows from the symbols' ranges alone ---
-
-_Interval = tuple[float, float]  # ends are int, or infinite
-
-
-def _always_holds(guard: ir.Guard, bounds: Mapping[str, tuple[int, int]]) -> bool:
-    low, high = _range(guard.lhs, bounds)
-    other_low, other_high = _range(guard.rhs, bounds)
-    if guard.kind is ir.GuardKind.LESS_EQUAL:
-        return high <= other_low
-    if guard.kind is ir.GuardKind.NOT_EQUAL:
-        return high < other_low or other_high < low
-    return guard.lhs == guard.rhs or low == high == other_low == other_high
-
-
-def _range(expr: Expr, bounds: Mapping[str, tuple[int, int]]) -> _Interval:
-    """The least and the greatest value that an expression may have, or something wider."""
-    if isinstance(expr, int):
-        return expr, expr
-    if isinstance(expr, Symbol):
-        return bounds[expr.name]
-    assert isinstance(expr, Binary)
-    (a, b), (c, d) = _range(expr.lhs, bounds), _range(expr.rhs, bounds)
-    match expr.kind:
-        case ExprKind.ADD:
-            return a + c, b + d
-        case ExprKind.MIN:
-            return min(a, c), min(b, d)
-        case ExprKind.MAX:
-            return max(a, c), max(b, d)
-        case ExprKind.MUL:
-            products = [_times(x, y) for x in (a, b) for y in (c, d)]
-            return min(products), max(products)
-        case ExprKind.FLOORDIV if c > 0 and a >= 0:
-            return 0, b
-        case ExprKind.MOD if c > 0:
-            return 0, d - 1
-    return -math.inf, math.inf
-
-
-def _times(x: float, y: float) -> float:
-    if not (x and y):
-        return 0
-    if math.isinf(x) or math.isinf(y):
-        return math.inf if (x > 0) == (y > 0) else -math.inf
-    return x * y

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from coilpack.compiler.intervals import always_holds
 from coilpack.compiler.iree.text import Block, string
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Binary, Expr, ExprKind, Symbol, evaluate
@@ -39,6 +40,7 @@ class Sizes:
         self._values: dict[Expr, str] = {}
         self._divisors: dict[Expr, tuple[str, ...]] = {}
         self._checked: set[str] = set()
+        self._ranges: dict[str, tuple[int, int]] = {}
 
     def define(self, symbol: ir.SizeSymbol, definition: Expr, found: str, place: str) -> None:
         """Makes `symbol` known.
@@ -51,6 +53,7 @@ class Sizes:
         """
         summand = evaluate(definition, {symbol.name: 0})
         factor = evaluate(definition, {symbol.name: 1}) - summand
+        self._ranges[symbol.name] = (-INT64_MAX, INT64_MAX)  # until it is checked
         value = found
         if summand:
             value = self._block.define(symbol.name, f"arith.subi {value}, {self.value(summand)} : index")
@@ -64,6 +67,7 @@ class Sizes:
             self.check("sle", low, Symbol(symbol.name), f"{place}: {symbol.name} must be at least {low}")
         if high < INT64_MAX:
             self.check("sle", Symbol(symbol.name), high, f"{place}: {symbol.name} must be at most {high}")
+        self._ranges[symbol.name] = low, high
 
     def value(self, expr: Expr) -> str:
         """The value of an expression, of type index; it is checked that no divisor is 0."""
@@ -106,8 +110,7 @@ class Sizes:
         values = [self._value(axis) for axis in axes]
         divisors = [divisor for axis in axes for divisor in self._divisors.get(axis, ())]
         for axis, limit in zip(axes, limits, strict=True):
-            if not isinstance(axis, int):
-                self._range(self._value(axis), 0, limit, f"the grid of {kernel}, {format_expr(axis)}")
+            self._range(axis, self._value(axis), 0, limit, f"the grid of {kernel}, {format_expr(axis)},")
         if divisors:
             empty = [
                 self._block.define("empty", f"arith.cmpi eq, {value}, {self._value(0)} : index") for value in values
@@ -134,7 +137,8 @@ class Sizes:
 
     def check(self, relation: str, lhs: Expr, rhs: Expr, message: str) -> None:
         """Ends the call with `message` unless the relation (a predicate of `arith.cmpi`) holds."""
-        self._compare(relation, self.value(lhs), self.value(rhs), message)
+        if relation != "sle" or not self._surely_ordered(lhs, rhs):
+            self._compare(relation, self.value(lhs), self.value(rhs), message)
 
     def check_guard(self, guard: ir.Guard) -> None:
         """Ends the call unless a guard of the signature holds."""
@@ -147,12 +151,18 @@ class Sizes:
 
     def check_range(self, expr: Expr, low: int, high: int, what: str) -> None:
         """Ends the call unless low <= expr <= high."""
-        self._range(self.value(expr), low, high, f"{what}, {format_expr(expr)}")
+        self._range(expr, self.value(expr), low, high, f"{what}, {format_expr(expr)},")
 
-    def _range(self, value: str, low: int, high: int, what: str) -> None:
+    def _range(self, expr: Expr, value: str, low: int, high: int, what: str) -> None:
         message = f"{what} must be within {low} and {high}"
-        self._compare("sle", self.value(low), value, message)
-        self._compare("sle", value, self.value(high), message)
+        if not self._surely_ordered(low, expr):
+            self._compare("sle", self.value(low), value, message)
+        if not self._surely_ordered(expr, high):
+            self._compare("sle", value, self.value(high), message)
+
+    def _surely_ordered(self, lhs: Expr, rhs: Expr) -> bool:
+        """Whether lhs <= rhs follows from the ranges of the symbols."""
+        return always_holds(ir.Guard(ir.GuardKind.LESS_EQUAL, lhs, rhs), self._ranges)
 
     def _compare(self, relation: str, lhs: str, rhs: str, message: str) -> None:
         if lhs == rhs and relation != "ne":
