@@ -12,6 +12,10 @@ from coilpack.compiler.mlir.lower import (
     functions,
     generic,
     maths,
+    named_contractions,
+    named_elementwise,
+    named_shapes,
+    named_windows,
     slices,
     tensors,
 )
@@ -44,6 +48,10 @@ TABLE: Mapping[str, Handler] = {
     **constants.OPERATIONS,
     **functions.OPERATIONS,
     **generic.OPERATIONS,
+    **named_contractions.OPERATIONS,
+    **named_elementwise.OPERATIONS,
+    **named_shapes.OPERATIONS,
+    **named_windows.OPERATIONS,
     **slices.OPERATIONS,
     **tensors.OPERATIONS,
 }
