@@ -52,7 +52,7 @@ func.func @padded_with_an_input(%a: tensor<3x4xi8>, %v: tensor<i8>) -> tensor<5x
   return %0 : tensor<5x4xi8>
 }
 
-// Of rank 1: IREE places the elements of a tensor of rank 2 wrong.
+// Of rank 1, as the next: IREE places the elements of tensors of rank 2 wrong.
 func.func @elements(%a: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<1xf32>) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
@@ -64,12 +64,11 @@ func.func @elements(%a: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<1xf32>) {
   return %0, %1 : tensor<4xf32>, tensor<1xf32>
 }
 
-func.func @one_element_replaced(%a: tensor<3x4xi32>) -> tensor<3x4xi32> {
-  %c1 = arith.constant 1 : index
+func.func @one_element_replaced(%a: tensor<7xi32>) -> tensor<7xi32> {
   %c2 = arith.constant 2 : index
   %x = arith.constant -7 : i32
-  %0 = tensor.insert %x into %a[%c1, %c2] : tensor<3x4xi32>
-  return %0 : tensor<3x4xi32>
+  %0 = tensor.insert %x into %a[%c2] : tensor<7xi32>
+  return %0 : tensor<7xi32>
 }
 
 // input 0: 0 to 4

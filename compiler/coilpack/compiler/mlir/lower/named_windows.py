@@ -225,7 +225,7 @@ def _kernel(weights: torch.Tensor, layout: Layout) -> torch.Tensor:
 def _placed(result: torch.Tensor, layout: Layout, weights: torch.Tensor) -> torch.Tensor:
     """The result of torch in the order of the output."""
     if "m" in layout.window:
-        result = result.unflatten(1, (-1, weights.shape[layout.window.index("m")]))
+        result = result.unflatten(1, (-1, weights.shape[layout.window.index("m")]))  # type: ignore[no-untyped-call]
         return _ordered(result, f"ncm{layout.spatial}", layout.output)
     filters = "f" if "f" in layout.window else "c"
     return _ordered(result, f"n{filters}{layout.spatial}", layout.output)

@@ -93,7 +93,8 @@ def _expand_shape(context: Context, operation: Operation) -> Sequence[Data]:
     tensor, type_ = context.tensor(source), result_type(operation)
     dynamic = iter([context.size(operation, value) for value in given])
     named: list[Size | None] = [next(dynamic, None) if size is None else size for size in type_.shape]
-    shape: list[Size] = []
+    # Without dimensions there are no groups, and every size is 1.
+    shape: list[Size] = [] if tensor.ndim else [size for size in type_.shape if size is not None]
     for size, group in zip(tensor.shape, _groups(context, operation, len(type_.shape)), strict=True):
         parts = [named[dim] for dim in group]
         known = [part for part in parts if part is not None]
