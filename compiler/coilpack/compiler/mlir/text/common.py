@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from coilpack.compiler.mlir.syntax import (
     Attribute,
@@ -24,7 +24,22 @@ from coilpack.compiler.mlir.text.lexer import Word
 INDEX = ScalarType("index")
 DYNAMIC = -(1 << 63)  # stands in a list of known sizes for one that is an operand
 _I32 = ScalarType("i32")
-_FLAGS = {"FASTMATH": ("fastmath", "arith.fastmath", ","), "OVERFLOW": ("overflowFlags", "arith.overflow", ", ")}
+
+
+class _Flags(NamedTuple):
+    """A list of flags: the attribute that holds it, and the flags in the order in which MLIR writes them."""
+
+    key: str
+    attribute: str
+    comma: str
+    known: tuple[str, ...]
+
+
+_FASTMATH = ("none", "reassoc", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "fast")
+_FLAGS = {
+    "FASTMATH": _Flags("fastmath", "arith.fastmath", ",", _FASTMATH),
+    "OVERFLOW": _Flags("overflowFlags", "arith.overflow", ", ", ("none", "nsw", "nuw")),
+}
 _WORD_FLAGS = {"exact": "isExact", "nneg": "nonNeg"}
 
 
@@ -33,16 +48,18 @@ def truths(type_: Type) -> Type:
     return TensorType(type_.shape, I1) if isinstance(type_, TensorType) else I1
 
 
-def flag(node: Node) -> dict[str, Attribute]:
+def flag(b: Builder, node: Node) -> dict[str, Attribute]:
     """The attribute that `fastmath<…>`, `overflow<…>`, `exact` or `nneg` stands for."""
     if node is None:
         return {}
     (word,) = node.children
     if word.type not in _FLAGS:
         return {_WORD_FLAGS[word]: UnitAttr()}
-    key, name, comma = _FLAGS[word.type]
-    values = re.split(r"\s*,\s*", word[word.index("<") + 1 : -1].strip())
-    return {key: DialectAttr(name, comma.join(values))}
+    flags = _FLAGS[word.type]
+    given = {value.strip() for value in word[word.index("<") + 1 : -1].split(",")}
+    if given - set(flags.known):
+        b.fail(word, f"there is no flag {min(given - set(flags.known))!r}; expected {', '.join(flags.known)}")
+    return {flags.key: DialectAttr(flags.attribute, flags.comma.join(key for key in flags.known if key in given))}
 
 
 def typed(b: Builder, node: Node, at: Word) -> tuple[Value, ...]:

@@ -39,6 +39,7 @@ _FLOAT_PREDICATES = [
     "uno",
     "true",
 ]
+_ROUNDED = ("arith.convertf", "arith.truncf")
 _ROUNDINGS = ["to_nearest_even", "downward", "upward", "toward_zero", "to_nearest_away"]
 
 
@@ -88,14 +89,14 @@ def elementwise(b: Builder, name: Word, operands: Node, flags: Node, attributes:
     given = b.type(type_)
     values = same(b, count(b, name, operands.children, ELEMENTWISE[name]), given)
     types = [truths(given)] if name in TESTS else [given] * (2 if name in PAIRS else 1)
-    return Parts(str(name), name, values, types, {**flag(flags), **dictionary(b, attributes)})
+    return Parts(str(name), name, values, types, {**flag(b, flags), **dictionary(b, attributes)})
 
 
 def mixed(b: Builder, name: Word, operands: Node, flags: Node, attributes: Node, first: Node, second: Node) -> Parts:
     """`math.fpowi %a, %b : type, type` of operands, `arith.addui_extended %a, %b : type, type` of results."""
     types = b.type(first), b.type(second)
     words = count(b, name, operands.children, 2)
-    found = {**flag(flags), **dictionary(b, attributes)}
+    found = {**flag(b, flags), **dictionary(b, attributes)}
     if name == "math.fpowi":
         return Parts(str(name), name, b.uses(words, types, name), types[:1], found)
     return Parts(str(name), name, same(b, words, types[0]), types, found)
@@ -113,7 +114,7 @@ def compare(
     given = b.type(type_)
     values = same(b, count(b, name, operands.children, 2), given)
     found: dict[str, Attribute] = {"predicate": IntegerAttr(known.index(key), I64)}
-    return Parts(str(name), name, values, [truths(given)], {**found, **flag(flags), **dictionary(b, attributes)})
+    return Parts(str(name), name, values, [truths(given)], {**found, **flag(b, flags), **dictionary(b, attributes)})
 
 
 def select(b: Builder, name: Word, operands: Node, attributes: Node, types: Node) -> Parts:
@@ -131,7 +132,7 @@ def clamp(
 ) -> Parts:
     """`math.clampf %value to [%low, %high] : type`."""
     given = b.type(type_)
-    found = {**flag(flags), **dictionary(b, attributes)}
+    found = {**flag(b, flags), **dictionary(b, attributes)}
     return Parts(str(name), name, same(b, [value, low, high], given), [given], found)
 
 
@@ -139,9 +140,9 @@ def cast(
     b: Builder, name: Word, value: Word, rounding: Word | None, flags: Node, attributes: Node, source: Node, to: Node
 ) -> Parts:
     """`arith.extf %a : type to type`."""
-    found = {**flag(flags), **dictionary(b, attributes)}
+    found = {**flag(b, flags), **dictionary(b, attributes)}
     if rounding is not None:
-        if rounding not in _ROUNDINGS or name != "arith.truncf":
+        if rounding not in _ROUNDINGS or name not in _ROUNDED:
             b.fail(rounding, f"unexpected {str(rounding)!r}; expected ':'")
         found["roundingmode"] = IntegerAttr(_ROUNDINGS.index(rounding), ScalarType("i32"))
     result: Type = b.type(to)

@@ -168,7 +168,7 @@ def _combined(b: Builder, name: Word, combiner: Node, operands: _Operands) -> Re
     elif name == "linalg.map":
         used = elements[: len(operands.inputs)]
     made = tuple(Value("", value.type) for value in elements[len(operands.inputs) :])
-    found = {**flag(flags), **dictionary(b, attributes)}
+    found = {**flag(b, flags), **dictionary(b, attributes)}
     first = Operation(str(operation), tuple(used), made, found, (), place)
     last = Operation("linalg.yield", made, (), {}, (), place)
     return Region((Block(tuple(elements), (first, last)),))

@@ -27,7 +27,7 @@ def _dynamic(b: Builder, name: Word, values: Node, type_: TensorType) -> Sequenc
     return same(b, words, INDEX)
 
 
-def dim(b: Builder, name: Word, operands: Node, attributes: Node, type_: Node) -> Parts:
+def dim(b: Builder, name: Word, attributes: Node, operands: Node, type_: Node) -> Parts:
     """`tensor.dim %tensor, %number : type`."""
     words = count(b, name, operands.children, 2)
     return Parts(str(name), name, b.uses(words, [b.type(type_), INDEX], name), [INDEX], dictionary(b, attributes))

@@ -40,6 +40,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _BRACKET = re.compile(r'->|[<>()\[\]{}]|"(?:[^"\\\n]++|\\[^\n])*+"|//[^\n]*+')
+_OPENING = re.compile(_SPACE + "<")
 _PLAIN_DENSE = re.compile(r"dense<[^<>\"/]*+>")
 _SCALAR = re.compile(
     r"(?:[su]?i[1-9][0-9]*|bf16|tf32|f(?:16|32|64|80|128)|f[468]E[0-9]M[0-9](?:B11)?(?:FNUZ|FNU|FN)?|index)"
@@ -49,7 +50,7 @@ _DEPTH = {"(": 1, "[": 1, "{": 1, "<{": 1, ")": -1, "]": -1, "}": -1, "}>": -1}
 
 # What a word with brackets behind it is.
 _BRACKETED = {
-    **dict.fromkeys(("tensor", "vector", "memref", "complex", "tuple", "none"), "TYPE"),
+    **dict.fromkeys(("tensor", "vector", "memref", "complex", "tuple"), "TYPE"),
     "dense": "DENSE",
     "dense_resource": "RESOURCE",
     "array": "ARRAY",
@@ -183,14 +184,15 @@ def _word(text: str, start: int, end: int, depth: int, kinds: dict[str, str]) ->
     if not bracket and following == "<":
         plain = _PLAIN_DENSE.match(text, start) if name == "dense" else None
         return _BRACKETED.get(name, "BRACKETED"), plain.end() if plain else closing(text, end, depth)
+    if not bracket and name in _BRACKETED:  # a name of its own, or with space before its brackets
+        space = _OPENING.match(text, end)
+        return (_BRACKETED[name], closing(text, space.end() - 1, depth)) if space else ("WORD", end)
     if bracket:
         kind = _BRACKETED.get(name, "BRACKETED")
     elif word in kinds:
         return kinds[word], end
-    elif scalar_name(word):
+    elif scalar_name(word) or word == "none":
         kind = "SCALAR"
-    elif word == "none":
-        kind = "TYPE"
     else:
         kind = "DOTTED" if "." in word else "WORD"
     kinds[word] = kind

@@ -11,7 +11,7 @@ def _family(dialect: str, names: str) -> Iterable[str]:
 
 # Operations on scalars and tensors alike whose operands are all of one type, by the number of operands.
 ELEMENTWISE: dict[str, int] = {
-    **dict.fromkeys(_family("arith", "negf"), 1),
+    **dict.fromkeys(_family("arith", "flush_denormals negf"), 1),
     **dict.fromkeys(
         _family(
             "math",
@@ -24,9 +24,9 @@ ELEMENTWISE: dict[str, int] = {
     **dict.fromkeys(
         _family(
             "arith",
-            "addf addi andi ceildivsi ceildivui divf divsi divui floordivsi maximumf maxnumf maxsi maxui minimumf"
-            " minnumf minsi minui mulf muli mulsi_extended mului_extended ori remf remsi remui shli shrsi shrui subf"
-            " subi xori",
+            "addf addi andi ceildivsi ceildivui divf divsi divui floordivsi maximumf maximumnumf maxnumf maxsi maxui"
+            " minimumf minimumnumf minnumf minsi minui mulf muli mulsi_extended mului_extended ori remf remsi remui"
+            " shli shrsi shrui subf subi xori",
         ),
         2,
     ),
@@ -40,7 +40,7 @@ PAIRS = frozenset((*_family("arith", "mulsi_extended mului_extended"), "math.sin
 CASTS = (
     *_family(
         "arith",
-        "bitcast extf extsi extui fptosi fptoui index_cast index_castui sitofp truncf trunci uitofp",
+        "bitcast convertf extf extsi extui fptosi fptoui index_cast index_castui sitofp truncf trunci uitofp",
     ),
     *_family("tensor", "bitcast cast"),
 )
@@ -56,7 +56,8 @@ NAMED = tuple(
         " matvec vecmat batch_matvec batch_vecmat dot"
         " conv_1d conv_2d conv_3d conv_1d_nwc_wcf conv_1d_ncw_fcw conv_2d_nhwc_hwcf conv_2d_nhwc_fhwc"
         " conv_2d_nchw_fchw conv_2d_nhwc_hwcf_q conv_2d_nhwc_fhwc_q conv_2d_nchw_fchw_q conv_2d_ngchw_fgchw"
-        " conv_2d_ngchw_gfchw conv_2d_nhwgc_gfhwc conv_3d_ndhwc_dhwcf conv_3d_ncdhw_fcdhw"
+        " conv_2d_ngchw_gfchw conv_2d_nhwgc_gfhwc conv_2d_ngchw_gfchw_q conv_2d_nhwgc_gfhwc_q"
+        " conv_3d_ndhwc_dhwcf conv_3d_ndhwc_dhwcf_q conv_3d_ncdhw_fcdhw"
         " depthwise_conv_1d_nwc_wc depthwise_conv_1d_ncw_cw depthwise_conv_1d_nwc_wcm depthwise_conv_2d_nhwc_hwc"
         " depthwise_conv_2d_nchw_chw depthwise_conv_2d_nhwc_hwcm depthwise_conv_2d_nhwc_hwc_q"
         " depthwise_conv_2d_nhwc_hwcm_q depthwise_conv_3d_ndhwc_dhwc depthwise_conv_3d_ncdhw_cdhw"
@@ -79,7 +80,7 @@ FORMS: dict[str, str] = {
     **dict.fromkeys(_family("affine", "apply max min"), "AFFINE"),
     "arith.constant": "CONSTANT",
     **dict.fromkeys(ELEMENTWISE, "ELEMENTWISE"),
-    **dict.fromkeys(("arith.addui_extended", "math.fpowi"), "MIXED"),
+    **dict.fromkeys(("arith.addui_extended", "arith.subui_extended", "math.fpowi"), "MIXED"),
     **dict.fromkeys(_family("arith", "cmpf cmpi"), "COMPARE"),
     "arith.select": "SELECT",
     "math.clampf": "CLAMP",
