@@ -89,9 +89,12 @@ def prepared(request, tmp_path_factory) -> Callable[[str], Prepared]:
 
 @pytest.fixture(autouse=True)
 def ieee_products():
+    """Without TF32, and without torch's fused encoder layer (its "fast path"), which rounds more."""
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.mha.set_fastpath_enabled(False)
     yield
+    torch.backends.mha.set_fastpath_enabled(True)
     torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
 
 
