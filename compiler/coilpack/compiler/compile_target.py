@@ -46,12 +46,14 @@ class TargetOptions:
         float32_matmul_precision: as `torch.set_float32_matmul_precision` takes it: `highest` multiplies in IEEE
             float32, `high` in TF32.
         matmul: what multiplies matrices: `triton` takes kernels, `cublaslt` calls the library when the program runs.
+        fused_buffers: how many buffers one kernel may bring together by fusion; None for any number.
     """
 
     image_kinds: tuple[ir.ImageKind, ...] = (ir.ImageKind.PTX, ir.ImageKind.CUBIN)
     ptx_version: PtxVersion | None = None
     float32_matmul_precision: str = "highest"
     matmul: Matmul = "triton"
+    fused_buffers: int | None = None
 
 
 def compile_target(
@@ -200,7 +202,7 @@ class _Function:
             library_products=library_products,
         )
         choices = StaticChoices(self.target, budget, self.kernels.unfit, library_products=library_products)
-        host = run_inductor(retraced, choices)
+        host = run_inductor(retraced, choices, self.options.fused_buffers)
         interface = read_interface(program, self.name, self.tensors)  # sizes that turned out equal are one by now
         sizes = retraced.fake_mode.shape_env
         signature = with_sizes(interface.signature(self.name), self.program, retraced.named_inputs, sizes)

@@ -30,6 +30,7 @@ from coilpack.runtime.executable import read_executable, write_executable
 from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.text import print_program
+from coilpack.schemas.wire import MAX_BINDINGS
 
 Emit = Literal["coil", "cda1", "text", "iree"]
 ImageChoice = Literal["ptx", "cubin", "both"]
@@ -130,6 +131,7 @@ def compile_package(
             options.ptx_version,
             options.float32_matmul_precision,
             options.matmul,
+            MAX_BINDINGS if options.emit == "iree" else None,
             options.cache,
             Path(scratch),
             progress,
@@ -317,6 +319,7 @@ def _bundle_key(work: Work, target: Target) -> str:
         ptx_version=work.ptx_version,
         float32_matmul_precision=work.float32_matmul_precision,
         matmul=work.matmul,
+        fused_buffers=work.fused_buffers,
         versions={name: version(name) for name in ("torch", "triton")},
         environment={name: value for name, value in os.environ.items() if _changes_code(name)},
         compiler=_own_code(),

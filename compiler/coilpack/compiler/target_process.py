@@ -35,6 +35,7 @@ class Work:
         ptx_version: as `8.4`; None for each target's default.
         float32_matmul_precision: `highest` or `high`.
         matmul: `triton` or `cublaslt`.
+        fused_buffers: how many buffers one kernel may bring together by fusion; None for any number.
         cache: folder of the cache of kernels; None for none.
         scratch: a folder for what is needed only meanwhile.
         progress: called with short messages, from several threads.
@@ -46,6 +47,7 @@ class Work:
     ptx_version: str | None
     float32_matmul_precision: str
     matmul: str
+    fused_buffers: int | None
     cache: Path | None
     scratch: Path
     progress: Progress
@@ -141,6 +143,7 @@ def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -
         "ptx_version": work.ptx_version,
         "float32_matmul_precision": work.float32_matmul_precision,
         "matmul": work.matmul,
+        "fused_buffers": work.fused_buffers,
         "jobs": jobs,
         "cache": str(work.cache) if work.cache else None,
         "output": str(output),

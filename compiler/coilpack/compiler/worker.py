@@ -67,6 +67,7 @@ def _compile(request: Mapping[str, Any], progress: Callable[[str], None]) -> Non
             parse_ptx_version(request["ptx_version"]) if request["ptx_version"] else None,
             request["float32_matmul_precision"],
             request["matmul"],
+            request["fused_buffers"],
         ),
         jobs=request["jobs"],
         cache=Cache(Path(request["cache"])) if request["cache"] else None,

@@ -81,17 +81,24 @@ def random_seeds(count: int) -> None:
     raise AssertionError(f"random_seeds nodes are data ({count})")
 
 
-def run_inductor(retraced: Retraced, choices: StaticChoices) -> HostGraph:
+def run_inductor(retraced: Retraced, choices: StaticChoices, fused_buffers: int | None = None) -> HostGraph:
     """Compiles the retraced graph with Inductor up to its host program.
 
     Must run inside `offline.target_device` of the target that the choices are for.
+
+    Args:
+        retraced: the graph.
+        choices: of templates and their tiles.
+        fused_buffers: how many buffers one kernel may bring together by fusion; None for any number.
 
     Raises:
         UnsupportedError: an operation does not become a Triton kernel; names the operation and its source line.
     """
     _keep_output_layouts(retraced.graph_module.graph)
     sink = _Sink(choices)
-    settings = {**_SETTINGS, "max_autotune_gemm_backends": "ATEN,TRITON"} if choices.library_products else _SETTINGS
+    settings = {**_SETTINGS, "max_fusion_unique_io_buffers": fused_buffers}
+    if choices.library_products:
+        settings["max_autotune_gemm_backends"] = "ATEN,TRITON"
     with (
         _wrapper_installed(sink),
         sums_apart() if choices.library_products else nullcontext(),
