@@ -9,10 +9,11 @@ import torch
 
 from coilpack.compiler.mlir.lower.bodies import Body
 from coilpack.compiler.mlir.lower.context import Context, Size
+from coilpack.compiler.mlir.lower.elements import element_of
 from coilpack.compiler.mlir.lower.spaces import Space
-from coilpack.compiler.mlir.syntax import Value
+from coilpack.compiler.mlir.syntax import ScalarType, Value
 
-_MATRIX_TYPES = (torch.float16, torch.bfloat16, torch.float32)  # what templates multiply
+_MATRIX_TYPES = (ScalarType("f16"), ScalarType("bf16"), ScalarType("f32"))  # what templates multiply
 
 
 @dataclass(frozen=True)
@@ -28,27 +29,25 @@ class _Roles:
 def contracted(context: Context, body: Body, space: Space, along: Sequence[int], term: Value) -> torch.Tensor | None:
     """The sum of a term over dimensions if it is a product of matrices, of size 1 along these; None if not.
 
-    Factors may be computed in the body from one operand each, as by a conversion.
+    Factors may be computed in the body from one operand each. Those that the body widens are multiplied as they are
+    then, so that sums are as precise as it says.
     """
     operation = body.definition(term)
     if operation is None or operation.name != "arith.mulf":
         return None
-    left, right = operation.operands
-    roles = _roles(body.dims(left), body.dims(right), along)
-    if roles is None:
+    factors = operation.operands
+    roles = _roles(space, body.dims(factors[0]), body.dims(factors[1]), along)
+    if roles is None or element_of(term.type) not in _MATRIX_TYPES:
         return None
-    a, b = (context.as_tensor(d, v) for d, v in zip(body.evaluate(context, [left, right]), (left, right), strict=True))
-    if a.dtype not in _MATRIX_TYPES:
-        return None
-    product = torch.bmm(
-        _matrices(space, a, roles.batch, roles.rows, roles.summed),
-        _matrices(space, b, roles.batch, roles.summed, roles.columns),
-    )
+    left, right = (context.as_tensor(d, v) for d, v in zip(body.evaluate(context, factors), factors, strict=True))
+    a = _matrices(space, left, roles.batch, roles.rows, roles.summed)
+    b = _matrices(space, right, roles.batch, roles.summed, roles.columns)
+    product = torch.bmm(a, b) if roles.batch else torch.mm(a.squeeze(0), b.squeeze(0))
     return _over_space(space, product, roles)
 
 
-def _roles(left: Collection[int], right: Collection[int], along: Sequence[int]) -> _Roles | None:
-    """How dimensions take part; None where no template would gain by it: no rows, no columns, or no sum over both."""
+def _roles(space: Space, left: Collection[int], right: Collection[int], along: Sequence[int]) -> _Roles | None:
+    """How dimensions take part; None where no template would gain by it: a vector, or no sum over both."""
     kept = sorted((set(left) | set(right)) - set(along))
     roles = _Roles(
         [dim for dim in kept if dim in left and dim in right],
@@ -57,7 +56,9 @@ def _roles(left: Collection[int], right: Collection[int], along: Sequence[int]) 
         list(along),
     )
     everywhere = all(dim in left and dim in right for dim in along)
-    return roles if everywhere and roles.rows and roles.columns else None
+    counts = [_product(space, part) for part in (roles.rows, roles.columns)]
+    vector = any(isinstance(count, int) and count < 2 for count in counts)
+    return roles if everywhere and not vector else None
 
 
 def _matrices(

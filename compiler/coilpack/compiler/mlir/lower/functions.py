@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from coilpack.compiler.mlir.functions import body_of, function_name
 from coilpack.compiler.mlir.lower.constants import constant_operations, contents
-from coilpack.compiler.mlir.lower.context import Context, Data, Handler
+from coilpack.compiler.mlir.lower.context import Context, Data, Handler, Size
 from coilpack.compiler.mlir.syntax import Module, Operation, SymbolRefAttr
 from coilpack.runtime.errors import NotFoundError
 
@@ -57,7 +58,17 @@ class FunctionModule(torch.nn.Module):
         constants = {o: getattr(self, f"constant_{number}") for number, o in enumerate(self._constants)}
         context = Context(self._module, self._table, constants)
         results = call_function(context, self._function, self._function, arguments)
-        return tuple(r.contiguous() if isinstance(r, torch.Tensor) else r for r in results)
+        return tuple(_dense(result) if isinstance(result, torch.Tensor) else result for result in results)
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, copied where it is not surely row-major; asking torch would make that a condition on sizes."""
+    expected: Size = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if not guard_or_false(stride == expected):
+            return tensor.clone(memory_format=torch.contiguous_format)
+        expected = expected * size
+    return tensor
 
 
 def _reached(module: Module, function: Operation) -> list[Operation]:

@@ -112,7 +112,8 @@ def _gathered(
         if last is None:
             raise context.unsupported(operation, f"{operation.name}: the map's result {position} may be negative")
         _check_inside(context, operation, last, tensor.shape[position], position)
-    return tensor[tuple(torch.as_tensor(evaluate(result, indices)) for result in results)]
+    places = (torch.as_tensor(evaluate(result, indices)) for result in results)
+    return tensor[tuple(place.reshape((1,) * space.rank) if place.ndim == 0 else place for place in places)]
 
 
 def _check_inside(context: Context, operation: Operation, last: Size, size: Size, position: int) -> None:

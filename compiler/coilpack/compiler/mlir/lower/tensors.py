@@ -135,12 +135,19 @@ def _as_tensors(indices: Sequence[Data]) -> tuple[torch.Tensor, ...]:
     return tuple(i if isinstance(i, torch.Tensor) else torch.full((), as_number(i), dtype=torch.int64) for i in indices)
 
 
+def elements_at(tensor: torch.Tensor, indices: Sequence[Data]) -> torch.Tensor:
+    """The elements at indices that broadcast; torch would take a tensor without dimensions out of the program."""
+    places = _as_tensors(indices)
+    found = tensor[tuple(place.reshape(1) if place.ndim == 0 else place for place in places)]
+    return found.squeeze(0) if all(place.ndim == 0 for place in places) else found
+
+
 def _extract(context: Context, operation: Operation) -> Sequence[Data]:
     source, *values = operation.operands
     tensor = context.tensor(source)
     indices = _indices(context, operation, values, tensor.shape)
     if any(isinstance(index, torch.Tensor) for index in indices):
-        return (tensor[_as_tensors(indices)],)
+        return (elements_at(tensor, indices),)
     for index in indices:
         tensor = tensor.select(0, as_number(index))
     return (tensor,)
