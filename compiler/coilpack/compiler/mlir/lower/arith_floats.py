@@ -131,7 +131,8 @@ def _from_signed(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _bitcast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return x if x.dtype == dtype else x.view(dtype)
+    # A copy, which fuses: Inductor hands a result that only reinterprets an input through under the input's type.
+    return x if x.dtype == dtype else x.view(dtype).clone()
 
 
 def _conversion(function: Callable[[torch.Tensor, torch.dtype], torch.Tensor]) -> Handler:
