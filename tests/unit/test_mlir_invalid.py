@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coilpack.compiler.mlir import parser
 from coilpack.compiler.mlir.parser import parse_module
 from coilpack.compiler.mlir.text import lexer
 from coilpack.runtime.errors import CoilpackError, InvalidFileError, UnsupportedError
@@ -62,6 +63,9 @@ def test_limits_of_size(monkeypatch):
     monkeypatch.setattr(lexer, "MAX_TOKENS", 10)
     with pytest.raises(InvalidFileError, match="more than 10 tokens, the limit"):
         parse_module('"test.op"() : () -> ()\n' * 3)
+    monkeypatch.setattr(parser, "MAX_CHARACTERS", 10)
+    with pytest.raises(InvalidFileError, match="a text of 11 characters; the limit is 10"):
+        parse_module(" " * 11)
 
 
 _SAMPLE = """

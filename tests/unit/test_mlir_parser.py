@@ -110,6 +110,13 @@ def test_an_affine_map_has_its_expressions():
     )
 
 
+def test_aliases_stand_for_types_and_attributes():
+    text = "#a = 2 : i8\n#b = [#a]\n!e = f32\n!t = tensor<4x!e>\n"
+    (operation,) = parse_module(text + '%0 = "test.op"() {b = #b} : () -> !t').operations
+    assert operation.attributes["b"] == syntax.ArrayAttr((syntax.IntegerAttr(2, ScalarType("i8")),))
+    assert operation.results[0].type == TensorType((4,), _F32)
+
+
 def test_both_ways_to_name_an_elementwise_operation_are_one():
     operation = "%0 = linalg.elementwise {} ins(%a : tensor<4xf32>) outs(%a : tensor<4xf32>) -> tensor<4xf32>"
     text = f"func.func @f(%a: tensor<4xf32>) {{{{ {operation} return }}}}"

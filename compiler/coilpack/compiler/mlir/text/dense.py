@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from coilpack.compiler.mlir.syntax import ScalarType, TensorType
 from coilpack.compiler.mlir.text.lexer import LexicalError
-from coilpack.compiler.mlir.text.numbers import float_of, integer_of, is_float, numpy_type, rounded
+from coilpack.compiler.mlir.text.numbers import float_of, integer_of, integer_range, is_float, numpy_type, rounded
 
 _COMMENT = re.compile(r"//[^\n]*")
 _OUTSIDE_LISTS = re.compile(r"[^\[\],]+")
@@ -96,8 +96,11 @@ def _elements(leaves: list[str], element: ScalarType, kind: np.dtype[np.generic]
         if _DECIMALS.fullmatch(joined):
             return rounded(np.array(list(map(float, leaves))), kind)
         return np.array([float_of(number(leaf), element) for leaf in leaves], np.float64).astype(kind)
-    if kind.itemsize == 8 and _INTEGERS.fullmatch(joined):
-        return np.array(list(map(int, leaves)), kind)
+    if kind.type in _NUMPY_INTEGERS and _INTEGERS.fullmatch(joined):
+        values = np.array(list(map(int, leaves)), np.int64)
+        low, high = integer_range(element)
+        if low <= values.min() and values.max() <= high:
+            return values.astype(kind)  # which wraps as MLIR does
     return _wrapped([integer_of(number(_BOOLEANS.get(leaf, leaf)), element) for leaf in leaves], kind)
 
 

@@ -71,14 +71,19 @@ def integer_of(text: str, element: ScalarType) -> int:
     """
     if "." in text:
         raise LexicalError(0, f"{_shown(text)} has a point; {element.name} needs an integer")
-    value = integer(text)
+    value, width = integer(text), bits(element)
+    low, high = integer_range(element)
+    if not low <= value <= high:
+        range_ = f": its integers are {low} to {high}" if width <= _INDEX_BITS else ""
+        raise LexicalError(0, f"{_shown(text)} does not fit {element.name}{range_}")
+    return value
+
+
+def integer_range(element: ScalarType) -> tuple[int, int]:
+    """The lowest and the highest integer of a type; without a sign of its own it has those of both kinds."""
     width, name = bits(element), element.name
     low = 0 if name.startswith("u") else -(1 << (width - 1))
-    high = 1 << (width - 1 if name.startswith("s") or name == "index" else width)
-    if not low <= value < high:
-        range_ = f": its integers are {low} to {high - 1}" if width <= _INDEX_BITS else ""
-        raise LexicalError(0, f"{_shown(text)} does not fit {name}{range_}")
-    return value
+    return low, (1 << (width - 1 if name.startswith("s") or name == "index" else width)) - 1
 
 
 def _shown(text: str) -> str:
