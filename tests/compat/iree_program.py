@@ -68,6 +68,28 @@ st.global.f32 [%rd5], %f1;
 ret;
 }
 """
+# a[i] = x[i] and b[i] = -x[i], for i < 32.
+_PAIR = """\
+.visible .entry pair(.param .u64 x, .param .u64 a, .param .u64 b)
+{
+.reg .b32 %r<2>;
+.reg .f32 %f<3>;
+.reg .b64 %rd<8>;
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %rd1, %r1, 4;
+ld.param.u64 %rd2, [x];
+ld.param.u64 %rd3, [a];
+ld.param.u64 %rd4, [b];
+add.s64 %rd5, %rd2, %rd1;
+add.s64 %rd6, %rd3, %rd1;
+add.s64 %rd7, %rd4, %rd1;
+ld.global.f32 %f1, [%rd5];
+neg.f32 %f2, %f1;
+st.global.f32 [%rd6], %f1;
+st.global.f32 [%rd7], %f2;
+ret;
+}
+"""
 _HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
 
 
@@ -80,8 +102,10 @@ def program() -> ir.Program:
 
 def executable() -> Executable:
     """Its kernels."""
-    exports = tuple(Export(i, name, name, (32, 1, 1), i) for i, name in enumerate(("mix", "swap")))
-    return read_executable(write_executable(Executable(tuple(f"{_HEAD}{k}".encode() for k in (_MIX, _SWAP)), exports)))
+    kernels = {"mix": _MIX, "swap": _SWAP, "pair": _PAIR}
+    exports = tuple(Export(i, name, name, (32, 1, 1), i) for i, name in enumerate(kernels))
+    images = tuple(f"{_HEAD}{text}".encode() for text in kernels.values())
+    return read_executable(write_executable(Executable(images, exports)))
 
 
 def storages() -> list[StorageData]:

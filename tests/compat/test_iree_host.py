@@ -113,6 +113,7 @@ ROWS = np.random.default_rng(2).standard_normal((23, 8)).astype(np.float32)
 CASES = {
     "slices": ("slices", [X]),
     "state": ("_slices", [X]),
+    "equal contents": ("twins", [X]),
     "layouts": ("layouts", [X.reshape(4, 8)]),
     "fills": ("fills", []),
     "types": ("types", TYPES),

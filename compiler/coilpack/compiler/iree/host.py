@@ -165,7 +165,7 @@ class _Writer:
         type_ = argument.type
         inside, nbytes = boundary(type_)[0], nbytes_of(type_)
         operation = f"flow.tensor.bitcast {name} : {self.shaped(type_, inside)} -> {self.memory.typed(nbytes)}"
-        given = Buffer(name, nbytes, self.block.define(f"{name}_bytes", operation), argument)
+        given = Buffer(name, nbytes, self.block.define(f"{name}_bytes", operation), argument, unique=True)
         if is_row_major(type_):
             return given
         if any(stride == 0 and size != 1 for size, stride in zip(type_.shape, type_.strides, strict=True)):
@@ -230,7 +230,9 @@ class _Writer:
             how = "" if isinstance(origin, ir.Global) else "immutable "
             name = self.module.global_symbol(origin)
             value = self.block.define(origin.name, f"util.global.load {how}{name} : {self.memory.type(nbytes)}")
-            self.buffers[origin] = Buffer(origin.name, nbytes, value, origin, known=isinstance(origin, ir.Storage))
+            self.buffers[origin] = Buffer(
+                origin.name, nbytes, value, origin, known=isinstance(origin, ir.Storage), unique=True
+            )
         return self.buffers[origin]
 
     def alloc(self, operation: ir.Alloc) -> None:
@@ -265,7 +267,7 @@ class _Writer:
         self.memory.check(target, nbytes, f"%{operation.target.name}")
         self.memory.check(self.places[operation.source], nbytes, f"%{operation.source.name}")
         source = self.places[operation.source]
-        self.memory.write(target, self.memory.exactly(source, nbytes), source.buffer.known)
+        self.memory.write(target, self.memory.exactly(source, nbytes), source.buffer.known, unique=False)
 
     def fill(self, operation: ir.Fill) -> None:
         type_, place = operation.target.type, self.written(operation.target, operation)
@@ -284,7 +286,7 @@ class _Writer:
         splat = self.block.define(name, f"flow.tensor.splat {value} : {filled}")
         if bits > 8:
             splat = self.block.define(name, f"flow.tensor.bitcast {splat} : {filled} -> {self.memory.typed(nbytes)}")
-        self.memory.write(place, Operand(splat, nbytes), known=True)
+        self.memory.write(place, Operand(splat, nbytes), known=True, unique=False)
 
     def fill_by_copy(self, type_: ir.TensorType, place: Place, pattern: bytes) -> None:
         """Fills by a copy of one element to every place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
@@ -44,11 +44,15 @@ class Launcher:
         block: where operations go.
         sizes: of the function.
         memory: of the function.
+
+    Attributes:
+        launched: the kernels that were launched over buffers whose content others may have, too.
     """
 
     block: Block
     sizes: Sizes
     memory: Memory
+    launched: set[str] = field(default_factory=set, init=False)
 
     def launch(self, kernel: HostKernel, grid: Sequence[Expr], operands: Sequence[LaunchOperand]) -> None:
         """Launches `kernel` on a grid of workgroups, with one operand for each of its parameters.
@@ -63,28 +67,52 @@ class Launcher:
             return  # nothing would come of it
         together = _written_together(kernel, written)
         workgroups = self.sizes.grid(grid, MAX_GRID, kernel.symbol)
-        if all(pointer.place.buffer.known for pointer in pointers):
-            # iree-compile would execute the launch itself, on the CPU, and crashes for want of a kernel there.
+        if self._is_evaluated(pointers) or self._is_repeated(kernel, written):
             workgroups = [self.sizes.hide(workgroups[0]), *workgroups[1:]]
         constants = [self._word(kernel, constant, operands[constant.parameter]) for constant in kernel.abi.constants]
-        passed, results = [], []
-        for pointer, read_only in zip(pointers, kernel.abi.read_only, strict=True):
-            self.memory.check(*pointer, f"an operand of {kernel.symbol}")
-            exactly = not read_only and pointer.place.buffer in together
-            operand = self.memory.exactly(*pointer) if exactly else self.memory.read(*pointer)
-            passed.append(operand)
-            if not read_only:
-                results.append((pointer, operand))
-        types = ["i32"] * len(constants) + [self.memory.typed(operand.nbytes) for operand in passed]
-        tied = [f"{operand.value}{self.memory.dims(operand.nbytes)}" for _, operand in results]
+        passed, changed = self._operands(kernel, pointers, together)
+        types = ["i32"] * len(constants) + ["".join(self.memory.operand_type(operand)) for operand in passed]
+        tied = [f"{passed[i].value}{self.memory.operand_type(passed[i])[1]}" for i in changed]
         values = self.block.define_all(
-            [pointer.place.buffer.name for pointer, _ in results],
+            [pointers[i].place.buffer.name for i in changed],
             f"flow.dispatch {kernel.reference}[{', '.join(workgroups)}]"
             f"({', '.join([*constants, *(operand.value for operand in passed)])}) : ({', '.join(types)}) -> "
             + (tied[0] if len(tied) == 1 else f"({', '.join(tied)})"),
         )
-        for value, (pointer, operand) in zip(values, results, strict=True):
-            self.memory.write(pointer.place, Operand(value, operand.nbytes), known=False)
+        for value, i in zip(values, changed, strict=True):
+            self.memory.write(pointers[i].place, passed[i]._replace(value=value), known=False, unique=True)
+
+    def _is_evaluated(self, pointers: Sequence[Pointer]) -> bool:
+        """Whether iree-compile would execute the launch itself: on the CPU, where it crashes for want of a kernel."""
+        return all(pointer.place.buffer.known for pointer in pointers)
+
+    def _is_repeated(self, kernel: HostKernel, written: Sequence[Pointer]) -> bool:
+        """Whether iree-compile might take the launch for an earlier one, whose results it would then use for both."""
+        if all(pointer.place.buffer.unique for pointer in written):
+            return False
+        repeated = kernel.symbol in self.launched
+        self.launched.add(kernel.symbol)
+        return repeated
+
+    def _operands(
+        self, kernel: HostKernel, pointers: Sequence[Pointer], together: set[object]
+    ) -> tuple[list[Operand], list[int]]:
+        """The tensors that a launch takes, and which of them it changes."""
+        passed = []
+        for pointer, read_only in zip(pointers, kernel.abi.read_only, strict=True):
+            self.memory.check(*pointer, f"an operand of {kernel.symbol}")
+            exactly = not read_only and pointer.place.buffer in together
+            passed.append(self.memory.exactly(*pointer) if exactly else self.memory.read(*pointer))
+        changed = [i for i, read_only in enumerate(kernel.abi.read_only) if not read_only]
+        # Two that are one tensor to iree-compile would be changed in one place.
+        distinct: list[Operand] = []
+        for i in sorted(changed, key=lambda i: not pointers[i].place.buffer.unique):
+            buffer = pointers[i].place.buffer
+            if not buffer.unique and any(_may_be_one(passed[i], other) for other in distinct):
+                passed[i] = self.memory.apart(passed[i], buffer.undefined)
+            else:
+                distinct.append(passed[i])
+        return passed, changed
 
     def _word(self, kernel: HostKernel, constant: Constant, operand: LaunchOperand) -> str:
         """One 32-bit constant of a scalar."""
@@ -116,6 +144,11 @@ class Launcher:
         if constant.word:
             value = self.block.define("high", f"arith.shrui {value}, {self.sizes.value(8 * _WORD_BYTES)} : index")
         return self.block.define("k", f"arith.index_cast {value} : index to i32")
+
+
+def _may_be_one(one: Operand, other: Operand) -> bool:
+    """Whether two tensors can be of one size."""
+    return not (isinstance(one.nbytes, int) and isinstance(other.nbytes, int)) or one.nbytes == other.nbytes
 
 
 def _pointer(kernel: HostKernel, operand: LaunchOperand) -> Pointer:

@@ -28,6 +28,7 @@ class Buffer:
         origin: the argument, storage or global that it is; None for memory of the function's own.
         changed: whether the function has written to it.
         known: whether iree-compile could know its content: nothing but weights and constants went into it.
+        unique: whether no other buffer's content can be the same to iree-compile.
     """
 
     name: str
@@ -36,6 +37,12 @@ class Buffer:
     origin: ir.Argument | ir.Storage | ir.Global | None = None
     changed: bool = False
     known: bool = False
+    unique: bool = False
+
+    @property
+    def undefined(self) -> bool:
+        """Whether nothing was ever written there."""
+        return self.origin is None and not self.changed
 
 
 class Place(NamedTuple):
@@ -46,10 +53,11 @@ class Place(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A flat tensor of bytes that an operation takes."""
+    """A flat tensor of bytes that an operation takes; where `size` is given, its type hides how many bytes it has."""
 
     value: str
     nbytes: Expr
+    size: str = ""
 
 
 def is_row_major(type_: ir.TensorType) -> bool:
@@ -117,14 +125,39 @@ class Memory:
         operation = f"flow.tensor.slice {buffer.value}[{start} for {length}] : {self.typed(buffer.nbytes)} -> {result}"
         return Operand(self._block.define(f"{buffer.name}_part", operation), nbytes)
 
-    def write(self, place: Place, content: Operand, known: bool) -> None:
-        """Puts `content` where `place` is; `known` says whether iree-compile could know it."""
+    def apart(self, operand: Operand, undefined: bool) -> Operand:
+        """The same bytes in a tensor that iree-compile cannot take for another one.
+
+        It keeps one of equal tensors, undefined ones too. A size that it does not know makes them differ.
+        """
+        size = self._sizes.hide(self._sizes.value(operand.nbytes))
+        type_ = f"tensor<?xi8>{{{size}}}"
+        value = self._block.define("apart", f"flow.tensor.empty : {type_}")
+        if not undefined:
+            types = f"{self.typed(operand.nbytes)} -> {value} as {type_}"
+            start = self._sizes.value(0)
+            value = self._block.define("apart", f"flow.tensor.update {operand.value}, {value}[{start}] : {types}")
+        return Operand(value, operand.nbytes, size)
+
+    def operand_type(self, operand: Operand) -> tuple[str, str]:
+        """The type of an operand, and its dynamic size in braces, if it has one."""
+        if operand.size:
+            return "tensor<?xi8>", f"{{{operand.size}}}"
+        return self.type(operand.nbytes), self.dims(operand.nbytes)
+
+    def write(self, place: Place, content: Operand, known: bool, unique: bool) -> None:
+        """Puts `content` where `place` is; `known` and `unique` are said of it as of a buffer."""
         buffer, offset = place
-        buffer.changed = True
         buffer.known = buffer.known and known
+        if content.size:
+            types = f"{''.join(self.operand_type(content))} -> {self.typed(content.nbytes)}"
+            value = self._block.define(buffer.name, f"flow.tensor.reshape {content.value} : {types}")
+            content = Operand(value, content.nbytes)
+        buffer.changed = True
         if offset == 0 and buffer.nbytes == content.nbytes:
-            buffer.value = content.value
+            buffer.value, buffer.unique = content.value, unique
             return
+        buffer.unique = buffer.unique or unique
         types = f"{self.typed(content.nbytes)} -> {buffer.value} as {self.typed(buffer.nbytes)}"
         operation = f"flow.tensor.update {content.value}, {buffer.value}[{self._sizes.value(offset)}] : {types}"
         buffer.value = self._block.define(buffer.name, operation)
