@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from coilpack.compiler.mlir.diagnostics import invalid, unsupported
+from coilpack.compiler.mlir.functions import function_name
 from coilpack.compiler.mlir.lower.elements import DTYPES, element_of
 from coilpack.compiler.mlir.syntax import Block, Module, Operation, TensorType, Value
 from coilpack.runtime.errors import InvalidFileError, UnsupportedError
@@ -19,6 +21,7 @@ Data = torch.Tensor | Size  # a scalar is a tensor without dimensions; one of ty
 Handler = Callable[["Context", Operation], Sequence[Data]]
 
 _OPERATION_LIMIT = 100_000  # executed per function, calls inlined; each becomes a few nodes of the exported graph
+_CALL_DEPTH = 64
 _TERMINATORS = frozenset({"func.return", "linalg.yield", "tensor.yield"})
 
 
@@ -64,6 +67,11 @@ class Context:
     _values: dict[Value, Data] = field(default_factory=dict)
     _calls: list[str] = field(default_factory=list)
     _executed: int = 0
+
+    @cached_property
+    def functions(self) -> Mapping[str, Operation]:
+        """The functions of the module by name."""
+        return {function_name(function): function for function in self.module.functions()}
 
     # --- values ---
 
@@ -151,11 +159,13 @@ class Context:
         """Within it, the function `name` is executed.
 
         Raises:
-            UnsupportedError: it is being executed already.
+            UnsupportedError: it is being executed already, or too many others are.
         """
         if name in self._calls:
             chain = " -> ".join(f"@{n}" for n in (*self._calls, name))
             raise self.unsupported(operation, f"the function calls itself: {chain}; recursion is not covered")
+        if len(self._calls) == _CALL_DEPTH:
+            raise self.unsupported(operation, f"@{name} is more than {_CALL_DEPTH} calls deep")
         self._calls.append(name)
         try:
             yield

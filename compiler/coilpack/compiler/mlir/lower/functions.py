@@ -28,7 +28,7 @@ def call_function(context: Context, at: Operation, function: Operation, argument
 def _call(context: Context, operation: Operation) -> Sequence[Data]:
     callee = operation.attributes["callee"]
     assert isinstance(callee, SymbolRefAttr)
-    functions = {function_name(function): function for function in context.module.functions()}
+    functions = context.functions
     if callee.path[-1] not in functions:
         raise NotFoundError("function", callee.path[-1], context.module.source.file, functions)
     arguments = [context.data(operand) for operand in operation.operands]
