@@ -10,6 +10,7 @@ from coilpack.compiler.mlir.text.builder import Builder
 from coilpack.compiler.mlir.text.grammar import Node, UnknownOperationError, parse_tree
 from coilpack.compiler.mlir.text.lexer import MAX_CHARACTERS, LexicalError
 from coilpack.compiler.mlir.text.places import Places
+from coilpack.compiler.mlir.text.verify import verify
 from coilpack.runtime.collector import no_collections
 
 _FORMS = {**forms_builtin.FORMS, **forms_arith.FORMS, **forms_tensor.FORMS, **forms_linalg.FORMS}
@@ -19,7 +20,8 @@ def parse_module(text: str, *, file: str = "<text>") -> Module:
     """Reads a module.
 
     A name must be defined before it is used, and within what is visible there; the types that the text gives must be
-    those of the values. Whether an operation is used as its definition demands is left to who uses it.
+    those of the values, also where operations of `func` and `arith` are in generic form. What else the definition of an
+    operation demands is left to who uses it.
 
     Args:
         text: MLIR, one module or the operations of one.
@@ -68,6 +70,7 @@ def _module(source: Source, tree: Node) -> Module:
     block = builder.block(nodes, ())
     module = _wrapped(source, block.operations)
     _check_names(module)
+    verify(module)
     return module
 
 
