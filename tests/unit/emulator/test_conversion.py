@@ -29,6 +29,14 @@ def test_between_integers(machine, source, target):
     assert_same(got, wrap([min(max(int(x), limits.min), limits.max) for x in a], INTEGERS[target]), a)
 
 
+@pytest.mark.parametrize("target", ["s8", "u8", "s16", "u16"])
+@pytest.mark.parametrize("source", ["s8", "s16", "s32", "u32"])
+def test_between_integers_into_a_wider_register(machine, source, target):
+    a = values(INTEGERS[source])
+    got = machine.elementwise(f"cvt.{target}.{source} %d, %a;", [a], "int32")
+    assert_same(got, wrap([int(x) for x in a], INTEGERS[target]).astype(np.int32), a)
+
+
 def to_integer(x: float, target: str, source: str, mode: str) -> int:
     limits = np.iinfo(INTEGERS[target])
     if math.isnan(x):

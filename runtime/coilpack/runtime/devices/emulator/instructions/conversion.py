@@ -102,7 +102,8 @@ def _mode(options: set[str]) -> str:
 def _from_integer(result: str, source: str, options: set[str]) -> Callable[[Array], Any]:
     if result not in FLOATING:
         if "sat" not in options:
-            return lambda a: a
+            # The result as such: its upper bits are cut and its sign is its own, also where the register is wider.
+            return lambda a: a.astype(DTYPES[result], copy=False)
         limits = np.iinfo(DTYPES[result])
         low, high = max(limits.min, np.iinfo(DTYPES[source]).min), min(limits.max, np.iinfo(DTYPES[source]).max)
         return lambda a: np.clip(a, a.dtype.type(low), a.dtype.type(high))
