@@ -13,6 +13,7 @@ import torch
 from coilpack.compiler.mlir.diagnostics import invalid, unsupported
 from coilpack.compiler.mlir.functions import function_name
 from coilpack.compiler.mlir.lower.elements import DTYPES, element_of
+from coilpack.compiler.mlir.lower.frames import called_at
 from coilpack.compiler.mlir.syntax import Block, Module, Operation, TensorType, Value
 from coilpack.runtime.errors import InvalidFileError, UnsupportedError
 
@@ -137,7 +138,8 @@ class Context:
             raise self.unsupported(
                 operation, f"more than {_OPERATION_LIMIT} operations with those of called functions; split the function"
             )
-        self.bind(operation.results, handler(self, operation))
+        file, line = self.module.source.file, operation.location.line
+        self.bind(operation.results, called_at(file, line, handler, self, operation))
 
     def check_type(self, operation: Operation, value: Value) -> None:
         """Refuses values whose type torch does not hold."""
