@@ -18,6 +18,7 @@ from coilpack.compiler.iree.launches import Launcher, LaunchOperand, Pointer
 from coilpack.compiler.iree.memory import Buffer, Memory, Operand, Place, extent_nbytes, is_row_major
 from coilpack.compiler.iree.sizes import Sizes
 from coilpack.compiler.iree.text import Block, boundary, nbytes_of, string, symbol, tensor, unique
+from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Expr
@@ -179,10 +180,14 @@ class _Writer:
     def give(self, value: ir.Value) -> str:
         """A result, row-major."""
         place, type_ = self.places[value], value.type
-        if not is_row_major(type_):
-            rows = ir.TensorType.contiguous(type_.dtype, type_.shape)
+        source, strides = type_, type_.strides
+        if is_row_major(type_):
+            source = ir.TensorType.contiguous(type_.dtype, (multiply(*type_.shape),))
+            strides = source.strides
+        if not is_row_major(type_) or self.stays(place.buffer):
+            rows = ir.TensorType.contiguous(source.dtype, source.shape)
             given = Place(self.memory.allocate(f"{value.name}_rows", nbytes_of(type_)), 0)
-            self.copy(type_, place, type_.strides, given, rows.strides)
+            self.copy(source, place, strides, given, rows.strides)
             place = given
         self.memory.check(place, nbytes_of(type_), f"%{value.name}")
         flat = self.memory.exactly(place, nbytes_of(type_))
@@ -190,6 +195,15 @@ class _Writer:
         return self.block.define(
             "result", f"flow.tensor.bitcast {flat.value} : {self.memory.typed(flat.nbytes)} -> {result}"
         )
+
+    def stays(self, buffer: Buffer) -> bool:
+        """Whether a global has the content of a buffer when the function ends.
+
+        What callers get is then a copy, as from this project's runtime; and iree-compile, which places memory of
+        globals otherwise than that of results, sometimes fails on a value that is both.
+        """
+        kept = {other.value for other in self.buffers.values() if isinstance(other.origin, ir.Global)}
+        return buffer.value in kept
 
     def shaped(self, type_: ir.TensorType, text: str) -> str:
         """The tensor type `text` with its dynamic sizes."""
@@ -267,6 +281,10 @@ class _Writer:
         self.memory.check(target, nbytes, f"%{operation.target.name}")
         self.memory.check(self.places[operation.source], nbytes, f"%{operation.source.name}")
         source = self.places[operation.source]
+        if isinstance(target.buffer.origin, ir.Global):  # by a kernel: the global must not share a value with others
+            row = ir.TensorType.contiguous(DType.ui8, (nbytes,))
+            self.copy(row, source, row.strides, target, row.strides)
+            return
         self.memory.write(target, self.memory.exactly(source, nbytes), source.buffer.known, unique=False)
 
     def fill(self, operation: ir.Fill) -> None:

@@ -27,7 +27,7 @@ class Buffer:
         value: its present content, a flat tensor of bytes.
         origin: the argument, storage or global that it is; None for memory of the function's own.
         changed: whether the function has written to it.
-        known: whether iree-compile could know its content: nothing but weights and constants went into it.
+        known: whether iree-compile could know a part of its content: weights or constants went into it.
         unique: whether no other buffer's content can be the same to iree-compile.
     """
 
@@ -148,7 +148,7 @@ class Memory:
     def write(self, place: Place, content: Operand, known: bool, unique: bool) -> None:
         """Puts `content` where `place` is; `known` and `unique` are said of it as of a buffer."""
         buffer, offset = place
-        buffer.known = buffer.known and known
+        buffer.known = known or (buffer.known and content.nbytes != buffer.nbytes)
         if content.size:
             types = f"{''.join(self.operand_type(content))} -> {self.typed(content.nbytes)}"
             value = self._block.define(buffer.name, f"flow.tensor.reshape {content.value} : {types}")
