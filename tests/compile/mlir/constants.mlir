@@ -48,6 +48,7 @@ func.func @scalars(%a: tensor<f32>) -> (tensor<3xf32>, tensor<2xi32>) {
   return %0, %1 : tensor<3xf32>, tensor<2xi32>
 }
 
+// input 0: -9 to 9
 func.func @weights(%x: tensor<3x4xf32>) -> tensor<3x2xf32> {
   %w = arith.constant dense<[[0.5, -1.0], [2.0, 0.25], [-3.0, 1.5], [0.125, 8.0]]> : tensor<4x2xf32>
   %b = arith.constant dense<[10.0, -10.0]> : tensor<2xf32>

@@ -117,6 +117,7 @@ func.func @batches_of_vectors(%a: tensor<3x5x7xf32>, %x: tensor<3x7xf32>, %y: te
 
 // input 0: -4 to 4
 // input 1: -4 to 4
+// input 2: -9 to 9
 func.func @batch_reduce_matmul(%a: tensor<3x5x7xf32>, %b: tensor<3x7x4xf32>, %c: tensor<5x4xf32>) -> tensor<5x4xf32> {
   %0 = linalg.batch_reduce_matmul ins(%a, %b : tensor<3x5x7xf32>, tensor<3x7x4xf32>) outs(%c : tensor<5x4xf32>) -> tensor<5x4xf32>
   return %0 : tensor<5x4xf32>
@@ -124,6 +125,7 @@ func.func @batch_reduce_matmul(%a: tensor<3x5x7xf32>, %b: tensor<3x7x4xf32>, %c:
 
 // input 0: -4 to 4
 // input 1: -4 to 4
+// input 2: -9 to 9
 func.func @contract_by_maps(%a: tensor<3x5x7xf32>, %b: tensor<7x3x4xf32>, %c: tensor<4x5xf32>) -> tensor<4x5xf32> {
   %0 = linalg.contract
       indexing_maps = [affine_map<(m, n, b, k) -> (b, m, k)>, affine_map<(m, n, b, k) -> (k, b, n)>,

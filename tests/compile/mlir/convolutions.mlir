@@ -59,6 +59,8 @@ func.func @nchw_f16_to_f32(%x: tensor<1x4x6x6xf16>, %w: tensor<3x4x3x3xf16>) -> 
 
 // input 0: -3 to 3
 // input 1: -3 to 3
+// input 2: -3 to 3
+// input 3: -3 to 3
 func.func @one_dimension(%x: tensor<2x3x15xf32>, %w: tensor<4x3x3xf32>, %y: tensor<2x15x3xf32>, %v: tensor<3x3x4xf32>)
     -> (tensor<2x4x7xf32>, tensor<2x11x4xf32>) {
   %zero = arith.constant 0.0 : f32
@@ -107,6 +109,7 @@ func.func @depthwise_nhwc_hwcm(%x: tensor<1x6x5x3xf32>, %w: tensor<2x2x3x4xf32>)
 
 // input 0: -3 to 3
 // input 1: -3 to 3
+// input 2: -9 to 9
 func.func @padded_layer(%x: tensor<1x3x6x6xf32>, %w: tensor<4x3x3x3xf32>, %bias: tensor<4xf32>) -> tensor<1x4x6x6xf32> {
   %zero = arith.constant 0.0 : f32
   %p = tensor.pad %x low[0, 0, 1, 1] high[0, 0, 1, 1] {

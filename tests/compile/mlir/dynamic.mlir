@@ -4,7 +4,7 @@
 // input 1: n
 func.func @elementwise(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
   %0 = arith.mulf %a, %b : tensor<?xf32>
-  %1 = arith.addf %0, %a : tensor<?xf32>
+  %1 = arith.maximumf %0, %a : tensor<?xf32>
   return %1 : tensor<?xf32>
 }
 

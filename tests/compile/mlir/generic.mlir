@@ -6,6 +6,10 @@
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 #none = affine_map<(d0, d1) -> ()>
 
+// input 0: -4 to 4
+// input 1: -4 to 4
+// input 2: -4 to 4
+// input 3: -4 to 4
 func.func @transposed_and_broadcast(%a: tensor<7x5xf32>, %r: tensor<7xf32>, %c: tensor<5xf32>, %s: tensor<f32>) -> tensor<5x7xf32> {
   %e = tensor.empty() : tensor<5x7xf32>
   %0 = linalg.generic {indexing_maps = [#turned, #row, #column, #none, #id2], iterator_types = ["parallel", "parallel"]}
@@ -19,6 +23,8 @@ func.func @transposed_and_broadcast(%a: tensor<7x5xf32>, %r: tensor<7xf32>, %c: 
   return %0 : tensor<5x7xf32>
 }
 
+// input 0: -4 to 4
+// input 1: -4 to 4
 func.func @outs_are_read(%a: tensor<7x5xf32>, %init: tensor<7x5xf32>) -> tensor<7x5xf32> {
   %0 = linalg.generic {indexing_maps = [#id2, #id2], iterator_types = ["parallel", "parallel"]}
       ins(%a : tensor<7x5xf32>) outs(%init : tensor<7x5xf32>) {

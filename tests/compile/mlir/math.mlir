@@ -83,6 +83,9 @@ func.func @rounding(%a: tensor<45xf32>)
       : tensor<45xf32>, tensor<45xf32>, tensor<45xf32>, tensor<45xf32>, tensor<45xf32>, tensor<45xf32>
 }
 
+// input 0: -9 to 9
+// input 1: -9 to 9
+// input 2: -9 to 9
 func.func @signs_and_products(%a: tensor<45xf32>, %b: tensor<45xf32>, %c: tensor<45xf32>)
     -> (tensor<45xf32>, tensor<45xf32>) {
   %0 = math.copysign %a, %b : tensor<45xf32>

@@ -2,6 +2,7 @@
 
 // input 0: -3 to 3
 // input 1: -3 to 3
+// input 2: -3 to 3
 func.func @sums(%x: tensor<2x3x8x9xf32>, %init: tensor<2x3x3x4xf32>, %y: tensor<1x7x6x2xf32>)
     -> (tensor<2x3x3x4xf32>, tensor<1x5x4x2xf32>) {
   %window = tensor.empty() : tensor<3x3xf32>
