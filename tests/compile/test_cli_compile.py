@@ -59,7 +59,7 @@ def test_no_cache_leaves_none_behind(tmp_path, capsys) -> None:
         ([f"{MODEL}:cube"], "cube"),
         (["none.pt2"], "none.pt2"),
         ([str(MODEL)], "a model is named as module.py:callable"),
-        ([str(MODEL.parents[2] / "README.md")], "neither a .pt2 file nor module.py:callable"),
+        ([str(MODEL.parents[2] / "README.md")], "neither a .pt2 or .mlir file nor module.py:callable"),
     ],
 )
 def test_wrong_requests_are_one_line_and_write_nothing(tmp_path, arguments: list[str], words: str, capsys) -> None:

@@ -55,7 +55,7 @@ def test_a_saved_program_is_loaded(tmp_path) -> None:
             r"schema version .*99.* does not match",
         ),
         ("models/model.json", lambda d: d[:100], "Unterminated string"),
-        ("weights/weight_0", lambda d: d[:10], "size 10 is not a multiple"),
+        ("weights/weight_0", lambda d: d[:10], r"(size 10 is not a multiple|buffer length \(10 bytes\))"),
     ],
     ids=["newer", "cut", "short weight"],
 )

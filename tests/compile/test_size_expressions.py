@@ -163,6 +163,8 @@ def test_grids_over_expressions_are_those_over_numbers(kind: str) -> None:
     rng = random.Random(2)
     for _ in range(40):
         sizes = {name: rng.choice((0, 1, 63, 64, 65, 1000, 131071, 10_000_000)) for name in names}
+        if kind == "Grid2DWithYZOverflow":
+            sizes["ynumel"] = max(sizes["ynumel"], 1)  # torch 2.11 divides by it
         assert tuple(evaluate(size, sizes) for size in grid) == GridExpr.from_meta(meta, config).eval_slow(sizes)
 
 
