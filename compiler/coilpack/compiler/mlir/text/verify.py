@@ -25,6 +25,7 @@ from coilpack.compiler.mlir.text.operations import CASTS, ELEMENTWISE, PAIRS, TE
 from coilpack.runtime.errors import InvalidFileError
 
 _LAST = ("func.return", "linalg.yield", "tensor.yield")  # operations that end their block
+_PREDICATES = {"arith.cmpf": 16, "arith.cmpi": 10}  # how many there are
 _Rule = Callable[[Operation], str | None]
 
 
@@ -132,8 +133,9 @@ def _compare(operation: Operation) -> str | None:
     if len(operation.operands) != 2:
         return f"{operation.name} needs another number of operands: 2"
     type_ = operation.operands[0].type
-    if not isinstance(operation.attributes.get("predicate"), IntegerAttr):
-        return f"{operation.name} needs its 'predicate', an integer"
+    predicate, count = operation.attributes.get("predicate"), _PREDICATES[operation.name]
+    if not isinstance(predicate, IntegerAttr) or not 0 <= predicate.value < count:
+        return f"{operation.name} needs its 'predicate', an integer from 0 to {count - 1}"
     return _expect(operation, (type_, type_), (truths(type_),))
 
 
@@ -160,7 +162,7 @@ def _constant(operation: Operation) -> str | None:
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(CASTS, _cast),
-    **dict.fromkeys(("arith.cmpf", "arith.cmpi"), _compare),
+    **dict.fromkeys(_PREDICATES, _compare),
     "arith.select": _select,
     "arith.constant": _constant,
 }
