@@ -240,6 +240,8 @@ def test_an_interrupt_ends_all_processes_and_leaves_nothing(tmp_path, number: in
         env={**os.environ, "TMPDIR": str(scratch)},
         stderr=subprocess.PIPE,
         text=True,
+        # Where the tests run in the background, SIGINT is ignored, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stderr is not None
     for line in process.stderr:

@@ -22,7 +22,7 @@ from coilpack import runtime  # noqa: E402
 from coilpack.compiler.mlir.lower.export import export_function  # noqa: E402
 from coilpack.compiler.mlir.syntax import ScalarType  # noqa: E402
 
-QUICK = {"aliases_locations", "dynamic", "generic_form", "names", "pooling", "scalars"}
+QUICK = {"dynamic", "generic_form", "names", "scalars"}
 
 
 @pytest.fixture(scope="session")
