@@ -281,7 +281,8 @@ class _Writer:
         self.memory.check(target, nbytes, f"%{operation.target.name}")
         self.memory.check(self.places[operation.source], nbytes, f"%{operation.source.name}")
         source = self.places[operation.source]
-        if isinstance(target.buffer.origin, ir.Global):  # by a kernel: the global must not share a value with others
+        if any(isinstance(place.buffer.origin, ir.Global) for place in (source, target)):
+            # By a kernel: a global must share its value with nothing, or iree-compile may change it too early.
             row = ir.TensorType.contiguous(DType.ui8, (nbytes,))
             self.copy(row, source, row.strides, target, row.strides)
             return
@@ -293,7 +294,8 @@ class _Writer:
         self.memory.check(place, nbytes, f"%{operation.target.name}")
         element = operation.pattern.to_bytes(type_.dtype.itemsize, "little")
         pattern = _shortened(element)
-        if len(pattern) > 4:  # longer than what a device fills with by itself
+        # By a kernel where it is longer than what a device fills with by itself, and for globals as in `copy_bytes`.
+        if len(pattern) > 4 or isinstance(place.buffer.origin, ir.Global):
             self.fill_by_copy(type_, place, element)
             return
         bits = 8 * len(pattern)
