@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from coilpack.runtime.atomic import atomic_file, write_atomically
+from coilpack.runtime.atomic import atomic_file, atomic_folder, write_atomically
 from coilpack.runtime.errors import InputError
 
 
@@ -60,3 +62,35 @@ def test_errors_about_other_files_pass_through(tmp_path) -> None:
     with pytest.raises(FileNotFoundError), atomic_file(tmp_path / "file"):
         (tmp_path / "source").open("rb")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(16, "Device or resource busy")])
+@pytest.mark.parametrize("done", [0, 1])
+def test_a_folder_is_there_whatever_ends_its_replacement(tmp_path, monkeypatch, error, done) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "old").touch()
+    rename, calls = os.rename, []
+
+    def interrupted(source: Path, target: Path) -> None:
+        calls.append(target)
+        if len(calls) == done + 1:
+            raise error
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    expected = InputError if isinstance(error, OSError) else KeyboardInterrupt
+    with pytest.raises(expected), atomic_folder(folder, lambda: None) as made:
+        (made / "new").touch()
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["folder", "folder/old"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_to_a_folder_is_followed(tmp_path, there) -> None:
+    if there:
+        (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    with atomic_folder(tmp_path / "link", lambda: None) as made:
+        (made / "new").touch()
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["new"]

@@ -125,12 +125,33 @@ def test_a_folder_is_replaced_only_where_nothing_is_lost(tmp_path):
     (folder / "module.vmfb").touch()
     assert emit(folder, more="") != first
     assert not (folder / "module.vmfb").exists()
-    (folder / "notes.txt").touch()
-    with pytest.raises(InputError, match=r"made' holds 'notes\.txt', which coilpack did not write"):
-        emit(folder)
-    assert (folder / "notes.txt").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
     other = tmp_path / "other"
     other.touch()
     with pytest.raises(CoilpackError, match="other' is a file; --emit iree writes a folder"):
         check_folder(other)
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "other.vmfb", "kernels/mine.ptx", "kernels/000_add.ptx/x", "module.vmfb/x"]
+)
+def test_what_coilpack_did_not_write_stays(tmp_path, name):
+    folder, mine = tmp_path / "made", tmp_path / "made" / name
+    emit(folder)
+    if mine.parent.is_file():
+        mine.parent.unlink()
+    mine.parent.mkdir(exist_ok=True)
+    mine.touch()
+    with pytest.raises(InputError, match=f"made' holds '{name.removesuffix('/x')}', which coilpack did not write"):
+        emit(folder)
+    assert mine.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+@pytest.mark.parametrize("place", [".", "kernels"])
+def test_the_current_folder_is_not_replaced(tmp_path, monkeypatch, place):
+    emit(tmp_path / "made")
+    monkeypatch.chdir(tmp_path / "made" / place)
+    for name in (tmp_path / "made", Path("." if place == "." else "..")):
+        with pytest.raises(InputError, match="is the current folder"):
+            emit(name)

@@ -56,7 +56,7 @@ def atomic_folder(path: str | os.PathLike[str], check: Callable[[], None]) -> It
     """A new folder to write into, that takes the name `path` when the block ends without an error.
 
     It lies beside `path` under a temporary name meanwhile, which is removed on an error. A folder of that name is
-    replaced, with all that is in it.
+    replaced, with all that is in it; where the name is a link, what it leads to.
 
     Args:
         path: the folder to make.
@@ -65,7 +65,7 @@ def atomic_folder(path: str | os.PathLike[str], check: Callable[[], None]) -> It
     Raises:
         InputError: the folder cannot be made there.
     """
-    target = Path(os.path.abspath(path))
+    target = Path(os.path.realpath(path))
     try:
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", suffix=".part", dir=target.parent))
     except OSError as error:
@@ -75,16 +75,23 @@ def atomic_folder(path: str | os.PathLike[str], check: Callable[[], None]) -> It
         made.mkdir()
         yield made
         check()
-        if target.exists():
-            os.rename(target, old)
-        try:
-            os.rename(made, target)
-        except OSError:
-            if old.exists():
-                os.rename(old, target)
-            raise
+        _replace_folder(target, made, old)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _replace_folder(target: Path, made: Path, old: Path) -> None:
+    """Moves `made` to `target`, and what was there to `old`; whatever ends this early, it is there again."""
+    try:
+        if target.exists():
+            os.rename(target, old)
+        os.rename(made, target)
+    except BaseException as error:
+        if old.exists() and not target.exists():
+            os.rename(old, target)
+        if isinstance(error, OSError):
+            raise InputError(f"{target} cannot be replaced: {error.strerror}") from error
+        raise
 
 
 def _umask() -> int:

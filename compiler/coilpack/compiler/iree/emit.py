@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,9 @@ from coilpack.runtime.program.expr import evaluate
 
 MODULE, WEIGHTS, KERNELS = "module.mlir", "weights.safetensors", "kernels"
 _HEADER: Final = "// Written by coilpack compile --emit iree. "
-_COMPILED: Final = ".vmfb"  # what the command that we name makes; it goes when the folder is written again
+_COMPILED: Final = "module.vmfb"  # what the command that we name makes; it goes when the folder is written again
+# What a folder that was written here holds: files, but for the folder of kernels.
+_OURS: Final = re.compile(rf"{MODULE}|{WEIGHTS}|{_COMPILED}|{KERNELS}(/(\d{{3,}}_.*|copy\.\d+(_\d+)?)\.ptx)?")
 _MAX_FILE_NAME: Final = 100  # characters of a kernel's name in its file's
 
 
@@ -52,21 +55,27 @@ def write_folder(output: Path, program: ir.Program, executable: Executable, stor
 
 
 def check_folder(output: Path) -> None:
-    """Refuses a folder with files that would be lost: it must be empty, or written here."""
+    """Refuses a folder with files that would be lost, or the current one: it must be empty, or written here."""
     if not output.exists():
         return
     if not output.is_dir():
         raise InputError(f"{str(output)!r} is a file; --emit iree writes a folder")
-    names = {path.name for path in output.iterdir()}
-    if not names:
-        return
+    if Path.cwd().is_relative_to(output.resolve()):
+        raise InputError(f"{str(output)!r} is the current folder, which cannot be replaced; name one in it")
     module = output / MODULE
     ours = module.is_file() and module.read_bytes()[: len(_HEADER)] == _HEADER.encode()
-    strange = sorted(n for n in names - {MODULE, WEIGHTS, KERNELS} if not n.endswith(_COMPILED)) if ours else [*names]
+    strange = sorted(path for path in output.rglob("*") if not (ours and _is_ours(path, output)))
     if strange:
         raise InputError(
-            f"the folder {str(output)!r} holds {strange[0]!r}, which coilpack did not write; name another, or empty it"
+            f"the folder {str(output)!r} holds {str(strange[0].relative_to(output))!r}, which coilpack did not write; "
+            "name another, or empty it"
         )
+
+
+def _is_ours(path: Path, folder: Path) -> bool:
+    """Whether `path` is what `write_folder`, or the command that we name, puts into `folder`."""
+    name = path.relative_to(folder).as_posix()
+    return _OURS.fullmatch(name) is not None and path.is_dir() == (name == KERNELS)
 
 
 def _kernels(target: ir.Target, executable: Executable) -> dict[str, HostKernel]:
@@ -110,7 +119,7 @@ def compile_command(folder: Path) -> str:
             str(folder / MODULE),
             f"--iree-hal-executable-object-search-path={folder}",
             "-o",
-            str(folder / f"module{_COMPILED}"),
+            str(folder / _COMPILED),
         ]
     )
 
@@ -118,7 +127,7 @@ def compile_command(folder: Path) -> str:
 def run_command(folder: Path, program: ir.Program) -> str:
     """A command that runs the first function of the module, on zeros."""
     signature = program.signatures[0]
-    words = ["iree-run-module", "--device=cuda", f"--module={folder / f'module{_COMPILED}'}"]
+    words = ["iree-run-module", "--device=cuda", f"--module={folder / _COMPILED}"]
     if program.storages:
         words.append(f"--parameters={SCOPE}={folder / WEIGHTS}")
     sizes = {symbol.name: symbol.minimum for symbol in signature.symbols}
