@@ -171,12 +171,17 @@ class Kernel:
 
     All workgroups of a `cooperative` kernel must be resident at once. `grid` is what launches it by itself, over
     symbols `p<i>` that stand for the value of scalar parameter i; None where only dispatches say the grid.
+
+    `source` and `configuration` say what it was compiled from, where that is known: a digest of the Triton source, and
+    how it was configured (`XBLOCK=256 num_warps=4 num_stages=1`). Together they tell the candidates of a kernel apart.
     """
 
     export_name: str
     parameters: tuple[KernelParameter, ...]
     cooperative: bool = False
     grid: tuple[Expr, Expr, Expr] | None = None
+    source: str = ""
+    configuration: str = ""
 
 
 # --- operations ---
@@ -232,13 +237,25 @@ class View(Operation):
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another kernel that does the work of a dispatch, on the same operands, and its own grid."""
+
+    kernel: Kernel
+    grid: tuple[Expr, Expr, Expr]
+
+
+@dataclass(frozen=True, slots=True)
 class Dispatch(Operation):
-    """Launches `kernel` on `grid` workgroups (x, y, z), one operand for each of its parameters."""
+    """Launches `kernel` on `grid` workgroups (x, y, z), one operand for each of its parameters.
+
+    `alternatives` are candidates for tuning, best guess first; they have the parameters of `kernel`, which is what runs.
+    """
 
     mnemonic: ClassVar[str] = "dispatch"
     kernel: Kernel
     grid: tuple[Expr, Expr, Expr]
     operands: tuple[Operand, ...]
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1621,8 +1621,22 @@ class Kernel(object):
             return obj
         return None
 
+    # Kernel
+    def Source(self) -> Optional[str]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
+    # Kernel
+    def Configuration(self) -> Optional[str]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
 def KernelStart(builder: flatbuffers.Builder):
-    builder.StartObject(4)
+    builder.StartObject(6)
 
 def KernelAddExportName(builder: flatbuffers.Builder, exportName: int):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(exportName), 0)
@@ -1638,6 +1652,12 @@ def KernelAddCooperative(builder: flatbuffers.Builder, cooperative: bool):
 
 def KernelAddLaunchRule(builder: flatbuffers.Builder, launchRule: int):
     builder.PrependUOffsetTRelativeSlot(3, flatbuffers.number_types.UOffsetTFlags.py_type(launchRule), 0)
+
+def KernelAddSource(builder: flatbuffers.Builder, source: int):
+    builder.PrependUOffsetTRelativeSlot(4, flatbuffers.number_types.UOffsetTFlags.py_type(source), 0)
+
+def KernelAddConfiguration(builder: flatbuffers.Builder, configuration: int):
+    builder.PrependUOffsetTRelativeSlot(5, flatbuffers.number_types.UOffsetTFlags.py_type(configuration), 0)
 
 def KernelEnd(builder: flatbuffers.Builder) -> int:
     return builder.EndObject()
@@ -1657,11 +1677,15 @@ class KernelT(object):
         parameters = None,
         cooperative = False,
         launchRule = None,
+        source = None,
+        configuration = None,
     ):
         self.exportName = exportName  # type: Optional[str]
         self.parameters = parameters  # type: Optional[List[KernelParameterT]]
         self.cooperative = cooperative  # type: bool
         self.launchRule = launchRule  # type: Optional[LaunchRuleT]
+        self.source = source  # type: Optional[str]
+        self.configuration = configuration  # type: Optional[str]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1696,6 +1720,8 @@ class KernelT(object):
         self.cooperative = kernel.Cooperative()
         if kernel.LaunchRule() is not None:
             self.launchRule = LaunchRuleT.InitFromObj(kernel.LaunchRule())
+        self.source = kernel.Source()
+        self.configuration = kernel.Configuration()
 
     # KernelT
     def Pack(self, builder):
@@ -1708,6 +1734,10 @@ class KernelT(object):
             parameters = builder.EndVector()
         if self.launchRule is not None:
             launchRule = self.launchRule.Pack(builder)
+        if self.source is not None:
+            source = builder.CreateString(self.source)
+        if self.configuration is not None:
+            configuration = builder.CreateString(self.configuration)
         KernelStart(builder)
         if self.exportName is not None:
             KernelAddExportName(builder, exportName)
@@ -1716,6 +1746,10 @@ class KernelT(object):
         KernelAddCooperative(builder, self.cooperative)
         if self.launchRule is not None:
             KernelAddLaunchRule(builder, launchRule)
+        if self.source is not None:
+            KernelAddSource(builder, source)
+        if self.configuration is not None:
+            KernelAddConfiguration(builder, configuration)
         kernel = KernelEnd(builder)
         return kernel
 
@@ -2155,6 +2189,142 @@ class ViewT(object):
         return view
 
 
+class Alternative(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset: int = 0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = Alternative()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsAlternative(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    @classmethod
+    def AlternativeBufferHasIdentifier(cls, buf, offset, size_prefixed=False):
+        return flatbuffers.util.BufferHasIdentifier(buf, offset, b"\x43\x4C\x50\x31", size_prefixed=size_prefixed)
+
+    # Alternative
+    def Init(self, buf: bytes, pos: int):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # Alternative
+    def Kernel(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # Alternative
+    def Grid(self, j: int):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # Alternative
+    def GridAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # Alternative
+    def GridLength(self) -> int:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Alternative
+    def GridIsNone(self) -> bool:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        return o == 0
+
+def AlternativeStart(builder: flatbuffers.Builder):
+    builder.StartObject(2)
+
+def AlternativeAddKernel(builder: flatbuffers.Builder, kernel: int):
+    builder.PrependUint32Slot(0, kernel, 0)
+
+def AlternativeAddGrid(builder: flatbuffers.Builder, grid: int):
+    builder.PrependUOffsetTRelativeSlot(1, flatbuffers.number_types.UOffsetTFlags.py_type(grid), 0)
+
+def AlternativeStartGridVector(builder, numElems: int) -> int:
+    return builder.StartVector(4, numElems, 4)
+
+def AlternativeEnd(builder: flatbuffers.Builder) -> int:
+    return builder.EndObject()
+
+
+try:
+    from typing import List
+except:
+    pass
+
+class AlternativeT(object):
+
+    # AlternativeT
+    def __init__(
+        self,
+        kernel = 0,
+        grid = None,
+    ):
+        self.kernel = kernel  # type: int
+        self.grid = grid  # type: Optional[List[int]]
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        alternative = Alternative()
+        alternative.Init(buf, pos)
+        return cls.InitFromObj(alternative)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, alternative):
+        x = AlternativeT()
+        x._UnPack(alternative)
+        return x
+
+    # AlternativeT
+    def _UnPack(self, alternative):
+        if alternative is None:
+            return
+        self.kernel = alternative.Kernel()
+        if not alternative.GridIsNone():
+            if np is None:
+                self.grid = []
+                for i in range(alternative.GridLength()):
+                    self.grid.append(alternative.Grid(i))
+            else:
+                self.grid = alternative.GridAsNumpy()
+
+    # AlternativeT
+    def Pack(self, builder):
+        if self.grid is not None:
+            if np is not None and type(self.grid) is np.ndarray:
+                grid = builder.CreateNumpyVector(self.grid)
+            else:
+                AlternativeStartGridVector(builder, len(self.grid))
+                for i in reversed(range(len(self.grid))):
+                    builder.PrependUint32(self.grid[i])
+                grid = builder.EndVector()
+        AlternativeStart(builder)
+        AlternativeAddKernel(builder, self.kernel)
+        if self.grid is not None:
+            AlternativeAddGrid(builder, grid)
+        alternative = AlternativeEnd(builder)
+        return alternative
+
+
 class Dispatch(object):
     __slots__ = ['_tab']
 
@@ -2234,8 +2404,32 @@ class Dispatch(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
         return o == 0
 
+    # Dispatch
+    def Alternatives(self, j: int) -> Optional[Alternative]:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            x = self._tab.Vector(o)
+            x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 4
+            x = self._tab.Indirect(x)
+            obj = Alternative()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # Dispatch
+    def AlternativesLength(self) -> int:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Dispatch
+    def AlternativesIsNone(self) -> bool:
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        return o == 0
+
 def DispatchStart(builder: flatbuffers.Builder):
-    builder.StartObject(3)
+    builder.StartObject(4)
 
 def DispatchAddKernel(builder: flatbuffers.Builder, kernel: int):
     builder.PrependUint32Slot(0, kernel, 0)
@@ -2251,6 +2445,12 @@ def DispatchAddOperands(builder: flatbuffers.Builder, operands: int):
 
 def DispatchStartOperandsVector(builder, numElems: int) -> int:
     return builder.StartVector(16, numElems, 8)
+
+def DispatchAddAlternatives(builder: flatbuffers.Builder, alternatives: int):
+    builder.PrependUOffsetTRelativeSlot(3, flatbuffers.number_types.UOffsetTFlags.py_type(alternatives), 0)
+
+def DispatchStartAlternativesVector(builder, numElems: int) -> int:
+    return builder.StartVector(4, numElems, 4)
 
 def DispatchEnd(builder: flatbuffers.Builder) -> int:
     return builder.EndObject()
@@ -2269,10 +2469,12 @@ class DispatchT(object):
         kernel = 0,
         grid = None,
         operands = None,
+        alternatives = None,
     ):
         self.kernel = kernel  # type: int
         self.grid = grid  # type: Optional[List[int]]
         self.operands = operands  # type: Optional[List[OperandT]]
+        self.alternatives = alternatives  # type: Optional[List[AlternativeT]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -2311,6 +2513,14 @@ class DispatchT(object):
                 else:
                     operand_ = OperandT.InitFromObj(dispatch.Operands(i))
                     self.operands.append(operand_)
+        if not dispatch.AlternativesIsNone():
+            self.alternatives = []
+            for i in range(dispatch.AlternativesLength()):
+                if dispatch.Alternatives(i) is None:
+                    self.alternatives.append(None)
+                else:
+                    alternative_ = AlternativeT.InitFromObj(dispatch.Alternatives(i))
+                    self.alternatives.append(alternative_)
 
     # DispatchT
     def Pack(self, builder):
@@ -2327,12 +2537,22 @@ class DispatchT(object):
             for i in reversed(range(len(self.operands))):
                 self.operands[i].Pack(builder)
             operands = builder.EndVector()
+        if self.alternatives is not None:
+            alternativeslist = []
+            for i in range(len(self.alternatives)):
+                alternativeslist.append(self.alternatives[i].Pack(builder))
+            DispatchStartAlternativesVector(builder, len(self.alternatives))
+            for i in reversed(range(len(self.alternatives))):
+                builder.PrependUOffsetTRelative(alternativeslist[i])
+            alternatives = builder.EndVector()
         DispatchStart(builder)
         DispatchAddKernel(builder, self.kernel)
         if self.grid is not None:
             DispatchAddGrid(builder, grid)
         if self.operands is not None:
             DispatchAddOperands(builder, operands)
+        if self.alternatives is not None:
+            DispatchAddAlternatives(builder, alternatives)
         dispatch = DispatchEnd(builder)
         return dispatch
 

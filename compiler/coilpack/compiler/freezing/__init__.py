@@ -1,0 +1,1 @@
+"""Freezes what Inductor compiled and tuned on a GPU into a package."""
