@@ -160,7 +160,8 @@ class _Body:
             pattern = self.draw(st.integers(0, 2 ** (8 * min(8, target.type.dtype.itemsize)) - 1))
             self.operations.append(ir.Fill(target, pattern, location=self.location()))
 
-    def dispatch(self, name: str) -> ir.Kernel:
+    def dispatch(self, name: str) -> list[ir.Kernel]:
+        """Adds a dispatch; the kernels that it may launch."""
         parameters: list[ir.KernelParameter] = []
         operands: list[ir.Operand] = []
         for _ in range(self.draw(st.integers(0, 5))):
@@ -187,10 +188,26 @@ class _Body:
             if isinstance(parameter, ir.ScalarParameter) and not parameter.dtype.is_float
         ]
         rule = tuple(Binary(ExprKind.MIN, self.draw(sizes(integers)), 65535) for _ in range(3))
-        kernel = ir.Kernel(name, tuple(parameters), self.draw(st.booleans()), self.draw(st.sampled_from([None, rule])))
-        grid = tuple(Binary(ExprKind.MIN, self.draw(sizes(self.symbols)), 65535) for _ in range(3))
-        self.operations.append(ir.Dispatch(kernel, grid, tuple(operands), location=self.location()))
-        return kernel
+        taken, cooperative = tuple(parameters), self.draw(st.booleans())
+        kernel = ir.Kernel(name, taken, cooperative, self.draw(st.sampled_from([None, rule])), *self.origin())
+        others = [
+            ir.Kernel(f"{name}_{index}", taken, cooperative, None, *self.origin())
+            for index in range(self.draw(st.integers(0, 2)))
+        ]
+        alternatives = tuple(ir.Alternative(other, self.grid()) for other in others)
+        self.operations.append(
+            ir.Dispatch(kernel, self.grid(), tuple(operands), alternatives, location=self.location())
+        )
+        return [kernel, *others]
+
+    def grid(self) -> tuple[Expr, Expr, Expr]:
+        x, y, z = (Binary(ExprKind.MIN, self.draw(sizes(self.symbols)), 65535) for _ in range(3))
+        return x, y, z
+
+    def origin(self) -> tuple[str, str]:
+        """A kernel's source and configuration; either may be unknown."""
+        source, configuration = (self.draw(st.one_of(st.just(""), names)) for _ in range(2))
+        return source, configuration
 
 
 _ACCESSES = (ir.Access.READ, ir.Access.WRITE, ir.Access.READ | ir.Access.WRITE)
@@ -268,7 +285,7 @@ def _function(
         elif step == "fill":
             body.fill()
         elif step == "dispatch":
-            kernels.append(body.dispatch(f"{signature.name}_dispatch_{len(kernels)}"))
+            kernels += body.dispatch(f"{signature.name}_dispatch_{len(kernels)}")
     arrays = [argument for argument in signature.outputs if argument.value is None]
     results = [body.alloc(argument.type, ir.AllocSpace.OUTPUT) for argument in arrays]
     if len(results) == 1:

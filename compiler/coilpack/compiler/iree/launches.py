@@ -18,7 +18,8 @@ from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.plan import encode_scalar
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Expr
-from coilpack.runtime.program.verify_function import MAX_GRID, SCALAR_RANGE
+from coilpack.runtime.program.verify_dispatch import MAX_GRID
+from coilpack.runtime.program.verify_function import SCALAR_RANGE
 from coilpack.runtime.sizes import format_expr
 
 _WORD_BYTES = 4

@@ -114,7 +114,9 @@ class _ProgramDecoder:
         self.kernels = each("kernels", rows(kernels, "Kernel"), self._kernel)
         return ir.Target(name, made, self.kernels, each("functions", rows(functions, "Function"), self._function))
 
-    def _kernel(self, export_name: str, parameters: int, cooperative: int, launch_rule: int) -> ir.Kernel:
+    def _kernel(
+        self, export_name: str, parameters: int, cooperative: int, launch_rule: int, source: str, configuration: str
+    ) -> ir.Kernel:
         start, count = self.reader.vector(parameters)
         layout = wire.KERNEL_PARAMETER
         self.reader.charge(layout.size * count)
@@ -122,7 +124,7 @@ class _ProgramDecoder:
         if content not in self._parameters:  # most kernels have the parameters of another
             self._parameters[content] = each("parameters", layout.iter_unpack(content), _kernel_parameter)
         grid = self._launch_rule(launch_rule, count) if launch_rule else None
-        return ir.Kernel(export_name, self._parameters[content], bool(cooperative), grid)
+        return ir.Kernel(export_name, self._parameters[content], bool(cooperative), grid, source, configuration)
 
     def _launch_rule(self, table: int, parameters: int) -> tuple[Expr, Expr, Expr]:
         try:
@@ -281,7 +283,7 @@ class _BodyDecoder:
         return ir.View(self._define(type_), value, start, location=location)
 
     def _dispatch(self, fields: tuple[int, ...], location: str) -> ir.Operation:
-        kernel, grid, operands = fields
+        kernel, grid, operands, alternatives = fields
         sizes = self.reader.words(grid)
         if len(sizes) != 3:
             fail(f"it has {len(sizes)} sizes; it must have 3", ".grid")
@@ -296,7 +298,14 @@ class _BodyDecoder:
             else:
                 decoded.append(_immediate(payload, kind))
         shape = expressions[x], expressions[y], expressions[z]
-        return ir.Dispatch(self.kernels[kernel], shape, tuple(decoded), location=location)
+        candidates = self._alternatives(alternatives) if alternatives else ()
+        return ir.Dispatch(self.kernels[kernel], shape, tuple(decoded), candidates, location=location)
+
+    def _alternatives(self, at: int) -> tuple[ir.Alternative, ...]:
+        def make(kernel: int, grid: int) -> ir.Alternative:
+            return ir.Alternative(pick(self.kernels, kernel, "kernel", "kernel"), _grid(self.reader, grid, self.types))
+
+        return each("alternatives", self.reader.rows(at, "Alternative"), make)
 
     def _copy(self, fields: tuple[int, ...], location: str) -> ir.Operation:
         source, target = fields

@@ -208,11 +208,14 @@ class _Encoder:
         parameters = self.structs(rows, wire.KERNEL_PARAMETER.size, 4, fb.CreateKernelParameter)
         export_name = self.text(kernel.export_name)
         rule = self._launch_rule(kernel) if kernel.grid is not None else 0
+        source, configuration = (self.text(text) if text else 0 for text in (kernel.source, kernel.configuration))
         fb.KernelStart(self.builder)
         fb.KernelAddExportName(self.builder, export_name)
         fb.KernelAddParameters(self.builder, parameters)
         fb.KernelAddCooperative(self.builder, kernel.cooperative)
         fb.KernelAddLaunchRule(self.builder, rule)
+        fb.KernelAddSource(self.builder, source)
+        fb.KernelAddConfiguration(self.builder, configuration)
         return int(fb.KernelEnd(self.builder))
 
     def _launch_rule(self, kernel: ir.Kernel) -> int:
@@ -307,11 +310,21 @@ class _FunctionEncoder:
         grid = self.encoder.words([self.expressions.add(size) for size in operation.grid])
         rows = [self._operand(operand) for operand in operation.operands]
         operands = self.encoder.structs(rows, wire.OPERAND.size, 8, fb.CreateOperand)
+        candidates = [self._alternative(alternative) for alternative in operation.alternatives]
+        alternatives = self.encoder.offsets(candidates) if candidates else 0
         fb.DispatchStart(self.builder)
         fb.DispatchAddKernel(self.builder, self.kernels[operation.kernel.export_name])
         fb.DispatchAddGrid(self.builder, grid)
         fb.DispatchAddOperands(self.builder, operands)
+        fb.DispatchAddAlternatives(self.builder, alternatives)
         return int(fb.DispatchEnd(self.builder))
+
+    def _alternative(self, alternative: ir.Alternative) -> int:
+        grid = self.encoder.words([self.expressions.add(size) for size in alternative.grid])
+        fb.AlternativeStart(self.builder)
+        fb.AlternativeAddKernel(self.builder, self.kernels[alternative.kernel.export_name])
+        fb.AlternativeAddGrid(self.builder, grid)
+        return int(fb.AlternativeEnd(self.builder))
 
     def _operand(self, operand: ir.Operand) -> tuple[int, int]:
         if operand is None:

@@ -248,7 +248,8 @@ class Alternative:
 class Dispatch(Operation):
     """Launches `kernel` on `grid` workgroups (x, y, z), one operand for each of its parameters.
 
-    `alternatives` are candidates for tuning, best guess first; they have the parameters of `kernel`, which is what runs.
+    `kernel` is what runs. `alternatives` are candidates for tuning, best guess first; their kernels take the same
+    parameters and are as cooperative as `kernel`.
     """
 
     mnemonic: ClassVar[str] = "dispatch"

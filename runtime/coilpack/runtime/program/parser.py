@@ -98,10 +98,20 @@ class _Attributes:
         return self.word(key, _BOOLEANS)
 
     def grid(self) -> tuple[Expr, Expr, Expr]:
-        sizes = self.expressions("grid")
+        return self._three(self.expressions("grid"), self.owner)
+
+    def _three(self, sizes: tuple[Expr, ...], at: Token) -> tuple[Expr, Expr, Expr]:
         if len(sizes) != 3:
-            self.source.fail(self.owner, f"the grid has {len(sizes)} sizes; it must have 3")
+            self.source.fail(at, f"the grid has {len(sizes)} sizes; it must have 3")
         return sizes
+
+    def alternatives(self, kernels: Mapping[str, ir.Kernel]) -> tuple[ir.Alternative, ...]:
+        made = []
+        for node in self._take("alternatives", "alternatives").children:
+            at, sizes = node.children
+            grid = self._three(self.source.expressions(sizes), at)
+            made.append(ir.Alternative(self.source.lookup(at, kernels, "kernel"), grid))
+        return tuple(made)
 
     def string(self, key: str) -> str:
         return self.source.string(self._take(key, "STRING"))
@@ -225,8 +235,9 @@ class _ProgramBuilder:
         taken = _Attributes(self.source, attributes[0] if attributes else None, label)
         cooperative = "cooperative" in taken and taken.flag("cooperative")
         grid = taken.grid() if "grid" in taken else None
+        source, configuration = (taken.string(key) if key in taken else "" for key in ("source", "configuration"))
         taken.done()
-        return ir.Kernel(self.source.string(label), parameters, cooperative, grid)
+        return ir.Kernel(self.source.string(label), parameters, cooperative, grid, source, configuration)
 
     def _parameter(self, node: Node) -> ir.KernelParameter:
         dtype = self.source.lookup(node.children[0], DTYPES, "element type")
@@ -311,7 +322,8 @@ class _FunctionBuilder:
 
     def _dispatch(self, taken: _Attributes, operands: list[ir.Operand], location: str) -> ir.Operation:
         kernel, grid = taken.reference("kernel", self.kernels), taken.grid()
-        return ir.Dispatch(kernel, grid, tuple(operands), location=location)
+        alternatives = taken.alternatives(self.kernels) if "alternatives" in taken else ()
+        return ir.Dispatch(kernel, grid, tuple(operands), alternatives, location=location)
 
     def _matmul(self, taken: _Attributes, operands: list[ir.Value], location: str) -> ir.Operation:
         if not 3 <= len(operands) <= 4:

@@ -39,6 +39,7 @@ TERMINALS = {
     "FLOAT": "a float",
     "FLOAT_BITS": "f64(0x...)",
     "$END": "the end",
+    "alternatives": "a list of kernels, each with its grid (@name [x, y, z])",
 }
 
 

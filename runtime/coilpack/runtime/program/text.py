@@ -124,6 +124,8 @@ def _kernel(kernel: ir.Kernel) -> str:
     attributes = ["cooperative = true"] if kernel.cooperative else []
     if kernel.grid is not None:
         attributes.append(f"grid = {_list(kernel.grid)}")
+    known = {"source": kernel.source, "configuration": kernel.configuration}
+    attributes += [f"{key} = {quoted(value)}" for key, value in known.items() if value]
     return f"{text} {{{', '.join(attributes)}}}" if attributes else text
 
 
@@ -166,6 +168,14 @@ def _operand(operand: ir.Operand) -> str:
     return _float(operand) if isinstance(operand, float) else print_expr(operand)
 
 
+def _launch(operation: ir.Dispatch) -> dict[str, str]:
+    attributes = {"kernel": f"@{name(operation.kernel.export_name)}", "grid": _list(operation.grid)}
+    if operation.alternatives:
+        candidates = [f"@{name(other.kernel.export_name)} {_list(other.grid)}" for other in operation.alternatives]
+        attributes["alternatives"] = f"[{', '.join(candidates)}]"
+    return attributes
+
+
 def _float(number: float) -> str:
     return repr(number) if math.isfinite(number) else f"f64(0x{_bits(number):016X})"
 
@@ -183,7 +193,7 @@ _PRINTERS: dict[type[ir.Operation], Callable[[Any], tuple[tuple[ir.Operand, ...]
         {"space": op.space.name.lower(), "nbytes": print_expr(op.nbytes), "offset": print_expr(op.offset)},
     ),
     ir.View: lambda op: ((op.source,), {"offset": print_expr(op.offset)}),
-    ir.Dispatch: lambda op: (op.operands, {"kernel": f"@{name(op.kernel.export_name)}", "grid": _list(op.grid)}),
+    ir.Dispatch: lambda op: (op.operands, _launch(op)),
     ir.Copy: lambda op: ((op.source, op.target), {}),
     ir.Fill: lambda op: ((op.target,), {"pattern": f"0x{op.pattern:X}"}),
     ir.GetGlobal: lambda op: ((), {"global": f"@{name(op.global_.name)}", "byte_offset": str(op.byte_offset)}),

@@ -16,7 +16,8 @@ from coilpack.runtime.errors import InvalidFileError
 from coilpack.runtime.program import ir, wire
 from coilpack.runtime.program.expr import Expr, Symbol, linear
 from coilpack.runtime.program.types import INT64_MAX, INT64_MIN, MAX_RANK, TypeChecker, TypeProblemError
-from coilpack.runtime.program.verify_function import MAX_GRID, FunctionVerifier, OperationProblemError
+from coilpack.runtime.program.verify_dispatch import grid_problem
+from coilpack.runtime.program.verify_function import FunctionVerifier, OperationProblemError
 
 MAX_PARAMETERS = 4096  # of a kernel: the driver takes 32,764 bytes of parameters (CUDA C++ programming guide)
 MAX_POINTER_ALIGNMENT = ir.ARENA_ALIGNMENT  # bytes; no allocation is surely more aligned
@@ -187,6 +188,9 @@ class _ProgramVerifier:
             if id(kernel.parameters) not in seen:
                 self._kernel(kernel, f"{where}: kernel {kernel.export_name!r}")
                 seen.add(id(kernel.parameters))
+            for field, text in (("source", kernel.source), ("configuration", kernel.configuration)):
+                if text:
+                    self._text(text, f"{where}: kernel {kernel.export_name!r}: {field}", kernel)
             if kernel.grid is not None:
                 self._launch_rule(kernel, kernel.grid, f"{where}: kernel {kernel.export_name!r}: launch rule")
         self._unique((f.name for f in target.functions), f"{where}: functions", "function", target.functions)
@@ -224,16 +228,12 @@ class _ProgramVerifier:
             for name, parameter in zip(names, kernel.parameters, strict=True)
             if isinstance(parameter, ir.ScalarParameter) and not parameter.dtype.is_float
         ]
-        if len(grid) != len(MAX_GRID):
-            self.fail(where, f"the grid has {len(grid)} sizes; it must have {len(MAX_GRID)}", kernel)
-        checker = TypeChecker(frozenset(integers))
-        for axis, size, limit in zip("xyz", grid, MAX_GRID, strict=True):
-            try:
-                workgroups = checker.value(size)
-            except TypeProblemError as error:
-                self.fail(where, str(error), kernel)
-            if workgroups is not None and not 0 <= workgroups <= limit:
-                self.fail(where, f"the grid has {workgroups} workgroups along {axis}; the limit is {limit}", kernel)
+        try:
+            problem = grid_problem(grid, TypeChecker(frozenset(integers)))
+        except TypeProblemError as error:
+            self.fail(where, str(error), kernel)
+        if problem:
+            self.fail(where, problem, kernel)
 
     def _function(
         self, function: ir.Function, where: str, signatures: dict[str, ir.Signature], verifier: FunctionVerifier

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, NoReturn
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.types import TypeChecker, TypeFacts, TypeProblemError
+from coilpack.runtime.program.verify_dispatch import alternatives_problem, grid_problem, kernel_problem
 from coilpack.runtime.program.verify_matmul import matmul_problem
 
-MAX_GRID = (2**31 - 1, 65535, 65535)  # CUDA C++ programming guide, technical specifications
 MAX_OPERATIONS = 1_000_000
 MAX_SEEDS = 65536  # of one function: they are computed on the host, at every call
 PHILOX_WORDS = 4  # that Philox4x32 makes at a time
@@ -271,15 +271,11 @@ class FunctionVerifier:
 
     def _dispatch(self, operation: ir.Dispatch) -> None:
         kernel = operation.kernel
-        known = self.kernels.get(kernel.export_name)
-        if known is not kernel and known != kernel:
-            self.fail(f"kernel {kernel.export_name!r} is not one of the target's")
-        if len(operation.grid) != len(MAX_GRID):
-            self.fail(f"the grid has {len(operation.grid)} sizes; it must have {len(MAX_GRID)}")
-        for axis, size, limit in zip("xyz", operation.grid, MAX_GRID, strict=True):
-            workgroups = self.checker.value(size)
-            if workgroups is not None and not 0 <= workgroups <= limit:
-                self.fail(f"the grid has {workgroups} workgroups along {axis}; the limit is {limit}")
+        problem = kernel_problem(kernel, self.kernels) or grid_problem(operation.grid, self.checker)
+        if not problem and operation.alternatives:
+            problem = alternatives_problem(operation, self.kernels, self.checker)
+        if problem:
+            self.fail(problem)
         if len(operation.operands) != len(kernel.parameters):
             given, taken = len(operation.operands), len(kernel.parameters)
             self.fail(f"it has {given} operands, kernel {kernel.export_name!r} has {taken} parameters")
