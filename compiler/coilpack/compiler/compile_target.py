@@ -11,23 +11,17 @@ from typing import Literal
 
 import torch
 
-from coilpack.compiler import PRODUCER
 from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache
 from coilpack.compiler.capture.bindings import Binding
-from coilpack.compiler.capture.build_function import BoundKernel, build_function
+from coilpack.compiler.capture.build_function import BoundKernel
 from coilpack.compiler.capture.choices import StaticChoices
-from coilpack.compiler.capture.functionalise import functionalise, mutated_state, tensors
 from coilpack.compiler.capture.host_graph import HostGraph, run_inductor
-from coilpack.compiler.capture.interface import read_interface
 from coilpack.compiler.capture.offline import target_device
-from coilpack.compiler.capture.retrace import retrace
-from coilpack.compiler.capture.symbols import with_sizes
+from coilpack.compiler.function_source import FunctionSource, finished_function, function_sources, target_bundle
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import ResourceError
-from coilpack.compiler.passes.plan_memory import PlanMemory
-from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels, write_images
-from coilpack.compiler.state import State, state_names
+from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
 from coilpack.runtime.program import ir
@@ -92,35 +86,10 @@ def compile_target(
     )
     kernels = ProgramKernels(compiler)
     with target_device(target), compiler:
-        functional = {name: functionalise(program, name) for name, program in programs.items()}
-        mutated = frozenset().union(*map(mutated_state, functional.values()))
-        state = State(state_names(mutated, map(tensors, programs.values())), weights)
-        places = {name: _places(name, program, weights, state) for name, program in programs.items()}
-        functions = _in_turn(
-            _Function(name, program, functional.pop(name), places[name], weights, options, kernels, progress)
-            for name, program in programs.items()
-        )
+        sources = function_sources(programs, weights)
+        functions = _in_turn(_Function(source, weights, options, kernels, progress) for source in sources.values())
         compiled = kernels.finish()
-    images, executables = write_images(target, options.image_kinds, compiled)
-    operations = [operation for function in functions for operation in function.operations]
-    globals_ = {op.global_ for op in operations if isinstance(op, ir.GetGlobal)}
-    used = {op.storage for op in operations if isinstance(op, ir.Parameter)}
-    used |= {global_.initial for global_ in globals_ if global_.initial is not None}
-    program_ir = ir.Program(
-        producer=PRODUCER,
-        signatures=tuple(f.signature for f in functions),
-        storages=tuple(sorted(used, key=lambda s: s.name)),
-        targets=(ir.Target(target.ptx_name, images, tuple(k.kernel for k in compiled), tuple(functions)),),
-        globals=tuple(sorted(globals_, key=lambda g: g.name)),
-    )
-    return TargetBundle(program_ir, executables, {s.name: weights.storages[s.name] for s in program_ir.storages})
-
-
-def _places(name: str, program: torch.export.ExportedProgram, weights: Weights, state: State) -> Mapping[str, Binding]:
-    """Where the parameters, buffers and constants of the function `name` lie, by qualified name."""
-    named = tensors(program)
-    kept = state.add(name, named)
-    return {n: kept[n] if n in kept else weights.add(n, tensor) for n, tensor in named.items()}
+    return target_bundle(target, options.image_kinds, functions, compiled, weights)
 
 
 @dataclass(frozen=True)
@@ -137,10 +106,7 @@ class _Captured:
 class _Function:
     """The compilation of one function."""
 
-    name: str
-    program: torch.export.ExportedProgram
-    functional: torch.export.ExportedProgram | None  # made already, for the first attempt; tracing uses it up
-    tensors: Mapping[str, Binding]
+    source: FunctionSource
     weights: Weights
     options: TargetOptions
     kernels: ProgramKernels
@@ -190,36 +156,25 @@ class _Function:
 
     def _capture(self, before: FunctionKernels | None) -> _Captured:
         budget, fuse_attention = self._attempts[0]
-        self.progress(f"{self.name}: tracing for {self.target.name}")
-        program, self.functional = self.functional or functionalise(self.program, self.name), None
-        interface = read_interface(program, self.name, self.tensors)
+        name = self.source.name
+        self.progress(f"{name}: tracing for {self.target.name}")
         library_products = self.options.matmul == "cublaslt"
-        retraced = retrace(
-            program,
-            mutations=interface.mutations,
-            results=interface.results,
-            fuse_attention=fuse_attention,
-            library_products=library_products,
-        )
+        traced = self.source.trace(fuse_attention=fuse_attention, library_products=library_products)
         choices = StaticChoices(self.target, budget, self.kernels.unfit, library_products=library_products)
-        host = run_inductor(retraced, choices, self.options.fused_buffers)
-        interface = read_interface(program, self.name, self.tensors)  # sizes that turned out equal are one by now
-        sizes = retraced.fake_mode.shape_env
-        signature = with_sizes(interface.signature(self.name), self.program, retraced.named_inputs, sizes)
-        self.progress(f"{self.name}: compiling {len(host.kernels)} kernels for {self.target.name}")
-        kernels = self.kernels.start(self.name, list(host.kernels.values()), before)
-        return _Captured(host, signature, interface.bindings, kernels)
+        host = run_inductor(traced.retraced, choices, self.options.fused_buffers)
+        signature, bindings = traced.outside()
+        self.progress(f"{name}: compiling {len(host.kernels)} kernels for {self.target.name}")
+        kernels = self.kernels.start(name, list(host.kernels.values()), before)
+        return _Captured(host, signature, bindings, kernels)
 
     def _built(self) -> ir.Function:
-        host = self._captured.host
+        captured = self._captured
         kernels = self.kernels.add(self.started)
         bound = {
             name: BoundKernel(made.kernel, tuple(p.name for p in made.lowered.parameters))
-            for name, made in zip(host.kernels, kernels, strict=True)
+            for name, made in zip(captured.host.kernels, kernels, strict=True)
         }
-        constants = {n: self.weights.add(f"{self.name}.{n}", t.detach().cpu()) for n, t in host.constants.items()}
-        function = build_function(self._captured.signature, host, self._captured.bindings, constants, bound)
-        return PlanMemory().run(function)
+        return finished_function(captured.signature, captured.bindings, captured.host, bound, self.weights)
 
 
 def _in_turn(functions: Iterable[_Function]) -> list[ir.Function]:

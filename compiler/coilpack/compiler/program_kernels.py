@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from coilpack.compiler.capture.choices import UnfitConfigs
 from coilpack.compiler.capture.host_graph import CapturedKernel
@@ -20,6 +20,18 @@ from coilpack.runtime.executable import BindingFlags, Executable, Export, write_
 from coilpack.runtime.executable.names import unique_kernel_names
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Expr
+
+
+class WrittenKernel(Protocol):
+    """A kernel of the program, and its code."""
+
+    @property
+    def kernel(self) -> ir.Kernel:
+        """What the program says of it."""
+
+    @property
+    def lowered(self) -> LoweredKernel:
+        """Its code."""
 
 
 @dataclass(frozen=True)
@@ -179,14 +191,14 @@ def program_kernel(export_name: str, compiled: LoweredKernel, grid: tuple[Expr, 
 
 
 def write_images(
-    target: Target, kinds: Sequence[ir.ImageKind], kernels: Sequence[ProgramKernel]
+    target: Target, kinds: Sequence[ir.ImageKind], kernels: Sequence[WrittenKernel]
 ) -> tuple[tuple[ir.Image, ...], dict[str, bytes]]:
     """The images of a target, one of each kind, and the executable of all kernels behind each, by package entry."""
     images = tuple(ir.Image(kind, f"executables/{target.ptx_name}.{kind.name.lower()}.cda1") for kind in kinds)
     return images, {image.entry: _write_kernels(image.kind, kernels) for image in images}
 
 
-def _write_kernels(kind: ir.ImageKind, kernels: Sequence[ProgramKernel]) -> bytes:
+def _write_kernels(kind: ir.ImageKind, kernels: Sequence[WrittenKernel]) -> bytes:
     """The executable of all kernels, one module for each distinct image."""
     modules: dict[bytes, int] = {}
     exports = []

@@ -19,11 +19,12 @@ import torch
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.choices import StaticChoices
 from coilpack.compiler.capture.grid import launch_grid
+from coilpack.compiler.capture.inductor_run import compile_graph
 from coilpack.compiler.capture.library_calls import is_product, library_product, product_arguments, sums_apart
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.size_expressions import expression
-from coilpack.compiler.capture.source_location import UNKNOWN, first_known, portable_location, source_location
-from coilpack.runtime.errors import CoilpackError, UnsupportedError
+from coilpack.compiler.capture.source_location import UNKNOWN, first_known, portable_location
+from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program.expr import Expr
 
 _SETTINGS: Mapping[str, Any] = {
@@ -94,7 +95,6 @@ def run_inductor(retraced: Retraced, choices: StaticChoices, fused_buffers: int 
     Raises:
         UnsupportedError: an operation does not become a Triton kernel; names the operation and its source line.
     """
-    _keep_output_layouts(retraced.graph_module.graph)
     sink = _Sink(choices)
     settings = {**_SETTINGS, "max_fusion_unique_io_buffers": fused_buffers}
     if choices.library_products:
@@ -102,22 +102,9 @@ def run_inductor(retraced: Retraced, choices: StaticChoices, fused_buffers: int 
     with (
         _wrapper_installed(sink),
         sums_apart() if choices.library_products else nullcontext(),
-        compat.sums_of_products_apart(),
         compat.V.set_choices_handler(choices),
-        compat.inductor_config.patch(**settings),
-        compat.V.set_fake_mode(retraced.fake_mode),
-        retraced.fake_mode,
-        compat.choices_independent_of_sizes(),
-        torch.no_grad(),
     ):
-        try:
-            compat.joint_graph_passes(retraced.graph_module)
-            _refuse_random(retraced.graph_module.graph)
-            compat.compile_fx_inner(retraced.graph_module, retraced.inputs, is_inference=True, fx_wrapper=True)
-        except CoilpackError:
-            raise
-        except Exception as error:
-            raise _explain(error, retraced.graph_module.graph) from error
+        compile_graph(retraced, settings, fx_wrapper=True)
     return sink.result or _unchanged(retraced.graph_module.graph)
 
 
@@ -126,43 +113,6 @@ def _unchanged(graph: torch.fx.Graph) -> HostGraph:
     (output,) = graph.find_nodes(op="output")
     output.args = (tuple(output.args[0]),)
     return HostGraph(graph, {}, {})
-
-
-def _keep_output_layouts(graph: torch.fx.Graph) -> None:
-    """Gives outputs the strides that the model gives them; Inductor would choose what suits its kernels."""
-    (output,) = graph.find_nodes(op="output")
-    values = output.args[0] if isinstance(output.args[0], tuple | list) else output.args
-    output.meta["user_visible_output_idxs"] = [
-        index for index, value in enumerate(values) if isinstance(value, torch.fx.Node)
-    ]
-
-
-def _refuse_random(graph: torch.fx.Graph) -> None:
-    """Refuses random operations for which Inductor has no kernel; for the others it has put its own by now."""
-    for node in graph.nodes:
-        if getattr(node.target, "namespace", "") == "aten" and torch.Tag.nondeterministic_seeded in node.target.tags:
-            raise UnsupportedError(
-                f"{node.target} at {source_location(node)} draws random numbers in a way that no Triton kernel does; "
-                "use rand, randn, randint, bernoulli or dropout, or pass the numbers in as an input"
-            )
-
-
-def _explain(error: Exception, graph: torch.fx.Graph) -> CoilpackError:
-    """An error of Inductor as one of ours: the first of ours in its chain, or what it says about which operation."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, CoilpackError):
-            return cause
-        cause = cause.__cause__ or cause.__context__
-    text = str(error).strip() or type(error).__name__
-    reason = text.splitlines()[0]
-    named = re.search(r"^\s*target: (\S+)", text, re.MULTILINE)
-    if named is None:
-        return UnsupportedError(f"Inductor cannot compile the model for a GPU: {type(error).__name__}: {reason}")
-    where = first_known(node for node in graph.nodes if str(node.target) == named[1])
-    if "NoValidChoicesError" in reason:
-        reason = "no Triton template takes its element type and shape"
-    return UnsupportedError(f"{named[1]} at {where} cannot be lowered: {reason}")
 
 
 @dataclass
