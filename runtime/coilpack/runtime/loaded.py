@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from coilpack.runtime.devices.base import Buffer, Device
 from coilpack.runtime.errors import DeviceError, InputError, TargetMismatchError
 from coilpack.runtime.executable import Executable, read_executable
-from coilpack.runtime.loading import load_kernels
+from coilpack.runtime.loading import load_candidates, load_kernels
 from coilpack.runtime.plan import Plan, build_plan
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import evaluate
+from coilpack.runtime.program.select import launched_kernels
 from coilpack.runtime.sizes import label
 from coilpack.runtime.staging import Stager
 from coilpack.runtime.strided import StridedCopier
@@ -51,7 +52,8 @@ class LoadedProgram:
         file: what messages call the package.
         program: what the package holds.
         target: the compiled target that was chosen for the device.
-        kernels: the device's kernels by export name.
+        kernels: the device's kernels by export name: those that the functions launch and, if asked for, candidates.
+        refused: why the device refuses a candidate, by export name.
         stager: brings arguments into the layout of the kernels.
         weights_address: where the weights begin.
         globals_nbytes: bytes that the globals of one context take.
@@ -61,13 +63,15 @@ class LoadedProgram:
         package: an open package; not needed any more once this is made.
         device: where to load it.
         file: what messages call the package.
+        candidates: also load the kernels that are candidates of dispatches, and have plans state them. A call takes
+            none of them, so only tuning needs them.
 
     Raises:
         TargetMismatchError: it holds no code for the device.
         DeviceError: the device refuses the code, or has too little memory.
     """
 
-    def __init__(self, package: Package, device: Device, file: str) -> None:
+    def __init__(self, package: Package, device: Device, file: str, *, candidates: bool = False) -> None:
         self.device = device
         self.file = file
         self.program = package.program
@@ -80,8 +84,13 @@ class LoadedProgram:
         self._lock = threading.Lock()
         self._copier = StridedCopier(device)
         self.stager = Stager(device, self._copier)
-        self._modules, self.kernels = load_kernels(device, executable, self.target.kernels)
+        self._candidates = candidates
+        self.refused: dict[str, DeviceError] = {}
+        self._modules, self.kernels = load_kernels(device, executable, launched_kernels(self.target))
         try:
+            if candidates:
+                others = [k for k in self.target.kernels if k.export_name not in self.kernels]
+                self.refused = load_candidates(self._modules, others, self.kernels)
             self._weights, self._weight_offsets = _upload_weights(package, device)
         except BaseException:
             self._modules.close()
@@ -130,7 +139,8 @@ class LoadedProgram:
         with self._lock:
             plan = self._plans.pop(key, None)
         if plan is None:
-            plan = build_plan(function, sizes, self._weight_offsets, self._global_offsets)
+            offsets = self._weight_offsets, self._global_offsets
+            plan = build_plan(function, sizes, *offsets, candidates=self._candidates)
         with self._lock:
             self._plans[key] = plan  # now the latest one
             while len(self._plans) > _MAX_PLANS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from coilpack.runtime.devices.base import Device, Kernel, Module
-from coilpack.runtime.errors import InvalidFileError
+from coilpack.runtime.errors import DeviceError, InvalidFileError
 from coilpack.runtime.executable import Executable, Export
 from coilpack.runtime.executor import BoundKernel
 from coilpack.runtime.program import ir
@@ -28,15 +28,25 @@ class LoadedModules:
 
     def __init__(self, device: Device, executable: Executable, ordinals: Collection[int] | None = None) -> None:
         self.executable = executable
+        self._device = device
         self._modules: dict[int, Module] = {}
         try:
-            for ordinal, image in enumerate(executable.modules):
-                if ordinals is None or ordinal in ordinals:
-                    label = f"{executable.file}: module {ordinal}"
-                    self._modules[ordinal] = device.load_module(memoryview(image), label)
+            for ordinal in range(len(executable.modules)) if ordinals is None else sorted(ordinals):
+                self.load(ordinal)
         except BaseException:
             self.close()
             raise
+
+    def load(self, ordinal: int) -> None:
+        """Loads a module that was left out; does nothing where it is loaded.
+
+        Raises:
+            DeviceError: the driver refuses it.
+            TargetMismatchError: it is for another architecture.
+        """
+        if ordinal not in self._modules:
+            label = f"{self.executable.file}: module {ordinal}"
+            self._modules[ordinal] = self._device.load_module(memoryview(self.executable.modules[ordinal]), label)
 
     def kernel(self, export: Export) -> BoundKernel:
         """The kernel of an export.
@@ -76,6 +86,34 @@ def load_kernels(
         modules.close()
         raise
     return modules, bound
+
+
+def load_candidates(
+    modules: LoadedModules, kernels: Collection[ir.Kernel], bound: dict[str, BoundKernel]
+) -> dict[str, DeviceError]:
+    """Loads kernels that dispatches may launch in place of their own, and adds them to the bound ones.
+
+    Returns:
+        Why the device refuses those that it refuses, by export name. They are left out: others can take their place.
+
+    Raises:
+        NotFoundError: the executable lacks one.
+        InvalidFileError: one takes other parameters than the program says.
+        TargetMismatchError: one is for another architecture.
+    """
+    refused: dict[str, DeviceError] = {}
+    executable = modules.executable
+    for kernel in kernels:
+        export = executable.lookup(kernel.export_name)
+        try:
+            modules.load(export.module_ordinal)
+            loaded = modules.kernel(export)
+        except DeviceError as error:
+            refused[kernel.export_name] = error
+            continue
+        check_layout(kernel, loaded.kernel, executable.file)
+        bound[kernel.export_name] = loaded
+    return refused
 
 
 def check_layout(kernel: ir.Kernel, loaded: Kernel, file: str) -> None:

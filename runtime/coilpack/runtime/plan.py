@@ -26,6 +26,7 @@ from coilpack.runtime.steps import (
     Base,
     CopyStep,
     FillStep,
+    LaunchChoice,
     LaunchStep,
     MatmulStep,
     Range,
@@ -74,6 +75,8 @@ def build_plan(
     sizes: Mapping[str, int],
     weight_offsets: Mapping[str, int],
     global_offsets: Mapping[str, int] | None = None,
+    *,
+    candidates: bool = False,
 ) -> Plan:
     """Evaluates a function's body.
 
@@ -85,12 +88,14 @@ def build_plan(
         sizes: the value of each symbol of its signature.
         weight_offsets: bytes from the start of the weights to each storage; multiples of 256.
         global_offsets: bytes from the start of the globals to each; multiples of 256.
+        candidates: whether launches state the alternatives of their dispatches.
 
     Raises:
-        InputError: with these sizes an operation reaches out of its memory, or a value does not fit its parameter.
+        InputError: with these sizes an operation reaches out of its memory, or a value does not fit its parameter, or
+            an alternative launches nothing.
     """
     with no_collections():
-        return _Builder(function, sizes, weight_offsets, global_offsets or {}).build()
+        return _Builder(function, sizes, weight_offsets, global_offsets or {}, candidates).build()
 
 
 def concrete(type_: ir.TensorType, sizes: Mapping[str, int]) -> ArrayType:
@@ -147,6 +152,7 @@ class _Builder:
     sizes: Mapping[str, int]
     weight_offsets: Mapping[str, int]
     global_offsets: Mapping[str, int]
+    candidates: bool = False
     operation: ir.Operation | None = None
     places: dict[ir.Value, _Place] = field(default_factory=dict)
     # By identity: many values share a type, many kernels their parameters, and hashing either walks all of it.
@@ -303,7 +309,16 @@ class _Builder:
                     reads.append(place.within)
                 if rule.writes:
                     writes.append(place.within)
-        self.steps.append(LaunchStep(operation.kernel, grid, tuple(parameters), tuple(reads), tuple(writes)))
+        choices = tuple(map(self.choice, operation.alternatives)) if self.candidates else ()
+        self.steps.append(LaunchStep(operation.kernel, grid, tuple(parameters), tuple(reads), tuple(writes), choices))
+
+    def choice(self, alternative: ir.Alternative) -> LaunchChoice:
+        """An alternative of a dispatch that launches something; so must the alternative."""
+        grid = self.grid(alternative.grid)
+        if grid is None or min(grid) < 0:
+            found = "empty, and that of the kernel whose place it takes is not" if grid is None else str(grid)
+            self.fail(f"alternative kernel {alternative.kernel.export_name!r}: the grid is {found}")
+        return LaunchChoice(alternative.kernel, grid)
 
     def grid(self, axes: tuple[Expr, Expr, Expr]) -> tuple[int, int, int] | None:
         """The grid for the sizes at hand; None where an axis is 0, whatever the others are.

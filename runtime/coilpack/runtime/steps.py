@@ -40,11 +40,19 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchChoice:
+    """A kernel that may take the place of a launch's own, with the same parameters, and its grid."""
+
+    kernel: ir.Kernel
+    grid: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchStep:
     """A kernel launch: parameters are bytes, ready, or places whose addresses they take.
 
     As a kernel may reach anything in the allocation that a pointer leads into, `reads` and `writes` are whole
-    allocations.
+    allocations. `alternatives` are there where the plan was built with candidates; nothing launches them.
     """
 
     kernel: ir.Kernel
@@ -52,6 +60,7 @@ class LaunchStep:
     parameters: tuple[bytes | Reference, ...]
     reads: tuple[Range, ...]
     writes: tuple[Range, ...]
+    alternatives: tuple[LaunchChoice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
