@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InvalidFileError
+from coilpack.runtime.json_object import parse_object
 
 HEADER_LENGTH: Final = struct.Struct("<Q")
 MAX_HEADER_BYTES: Final = 100_000_000  # the format's own limit
@@ -103,22 +104,7 @@ def read_header(data: memoryview, file: str) -> tuple[dict[str, Tensor], int]:
 
 
 def _parse(text: memoryview, file: str) -> dict[str, Any]:
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(items)
-        if len(made) < len(items):
-            seen: set[str] = set()
-            twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise InvalidFileError(file, "header", f"the key {twice[:200]!r} is there twice")
-        return made
-
-    try:
-        header = json.loads(str(text, "utf-8"), object_pairs_hook=pairs)
-    except RecursionError:
-        raise InvalidFileError(file, "header", "the JSON is nested too deeply") from None
-    except ValueError as error:
-        raise InvalidFileError(file, "header", f"it is not JSON: {error}") from error
-    if not isinstance(header, dict):
-        raise InvalidFileError(file, "header", "the JSON is not an object")
+    header = parse_object(text, file, "header")
     header.pop("__metadata__", None)
     return header
 
