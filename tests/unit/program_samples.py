@@ -21,7 +21,10 @@ def pointer(dtype: DType, access: ir.Access, alignment: int = 16) -> ir.PointerP
 
 
 def small_program() -> ir.Program:
-    """Every operation, operand kind and expression kind; three functions, two targets, symbols, Unicode names."""
+    """Every operation, operand kind and expression kind; three functions, two targets, symbols, Unicode names.
+
+    A kernel that says what it was made of has candidates in one dispatch.
+    """
     s0 = Symbol("s0")
     half = Binary(ExprKind.FLOORDIV, Binary(ExprKind.ADD, s0, 1), 2)
     grid = Binary(
@@ -49,6 +52,12 @@ def small_program() -> ir.Program:
             ir.ScalarParameter(DType.f32),
             pointer(DType.i8, READ, 1),
         ),
+        source="3f0c9d17a2b4e586",
+        configuration="XBLOCK=128 num_warps=4",
+    )
+    others = tuple(
+        dataclasses.replace(first, export_name=f"{first.export_name}.c{index}", configuration=configuration)
+        for index, configuration in enumerate(("XBLOCK=256 num_warps=8", ""), 1)
     )
     second = ir.Kernel("größe_dispatch_0", (pointer(DType.bf16, WRITE, 2), ir.ScalarParameter(DType.i64)))
     third = ir.Kernel(
@@ -71,7 +80,13 @@ def small_program() -> ir.Program:
             ir.Alloc(scratch, ir.AllocSpace.ARENA, 64, 256),
             ir.Alloc(out, ir.AllocSpace.OUTPUT, 64),
             ir.Fill(scratch, 0x3F800000),
-            ir.Dispatch(first, (4, 1, 1), (x, scratch, bias, -3, 0.5, None), location="model.py:8"),
+            ir.Dispatch(
+                first,
+                (4, 1, 1),
+                (x, scratch, bias, -3, 0.5, None),
+                tuple(ir.Alternative(kernel, (index, 1, 1)) for index, kernel in enumerate(others, 1)),
+                location="model.py:8",
+            ),
             ir.Copy(scratch, out),
             ir.View(rows, out, 4, location='a "b"\\c.py:9'),
             ir.Return((rows,)),
@@ -86,7 +101,7 @@ def small_program() -> ir.Program:
         made = ir.Function(main, (x,), operations, 512), ir.Function(other, (tokens,), dynamic_operations)
         return *made, step_function(step, third, globals_)
 
-    targets = tuple(ir.Target(name, images[name], (first, second, third), body()) for name in images)
+    targets = tuple(ir.Target(name, images[name], (first, second, third, *others), body()) for name in images)
     return ir.Program("coilpack tests", (main, other, step), storages, targets, globals_)
 
 

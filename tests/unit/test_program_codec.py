@@ -152,7 +152,23 @@ _CASES = {
     "signature index": (_set(f"{_F}.signature", 9), r"functions\[0\]\.signature: signature 9 .* there are 3"),
     "kernel index": (
         _set(f"{_F}.operations.5.body.kernel", 7),
-        r"targets\[0\]\.functions\[0\]\.operations\[5\]\.kernel: kernel 7 does not exist; there are 3",
+        r"targets\[0\]\.functions\[0\]\.operations\[5\]\.kernel: kernel 7 does not exist; there are 5",
+    ),
+    "alternative's kernel": (
+        _set(f"{_F}.operations.5.body.alternatives.1.kernel", 5),
+        r"operations\[5\]\.alternatives\[1\]\.kernel: kernel 5 does not exist; there are 5",
+    ),
+    "alternative's grid": (
+        _set(f"{_F}.operations.5.body.alternatives.0.grid", [0, 0, 99]),
+        r"operations\[5\]\.alternatives\[0\]\.grid: expression 99 does not exist",
+    ),
+    "alternative's grid length": (
+        _set(f"{_F}.operations.5.body.alternatives.0.grid", []),
+        r"operations\[5\]\.alternatives\[0\]\.grid: it has 0 sizes; it must have 3",
+    ),
+    "alternative of other parameters": (
+        _set(f"{_F}.operations.5.body.alternatives.0.kernel", 1),
+        "alternative 0: kernel 'größe_dispatch_0' has other parameters than",
     ),
     "value index": (
         _set(f"{_F}.operations.6.body.source", 40),

@@ -1,6 +1,7 @@
 """Rules that only programs built in memory can break; the others are in data/programs/invalid."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,6 +55,22 @@ def test_random_programs_are_valid(made: ir.Program) -> None:
     verify_program(made)
 
 
+def with_alternatives(*others: ir.Kernel, known: tuple[ir.Kernel, ...] | None = None) -> ir.Program:
+    """A dispatch of `KERNEL` that has those kernels as alternatives; `known` are the target's kernels."""
+    alternatives = tuple(ir.Alternative(kernel, (index + 1, 1, 1)) for index, kernel in enumerate(others))
+    made = program(ir.Dispatch(KERNEL, (1, 1, 1), (X, 1), alternatives))
+    kernels = tuple(dict.fromkeys((KERNEL, *others))) if known is None else known
+    return dataclasses.replace(made, targets=(dataclasses.replace(made.targets[0], kernels=kernels),))
+
+
+def candidate(name: str, **fields: Any) -> ir.Kernel:
+    return dataclasses.replace(KERNEL, export_name=name, **fields)
+
+
+def test_valid_alternatives() -> None:
+    verify_program(with_alternatives(*(candidate(f"c{index}") for index in range(64))))
+
+
 _ONE = alloc()
 _OTHER_KERNEL = dataclasses.replace(KERNEL, parameters=())
 _CASES: dict[str, tuple[ir.Program, str]] = {
@@ -88,6 +105,43 @@ _CASES: dict[str, tuple[ir.Program, str]] = {
     "symbol of another function": (program(alloc(nbytes=Symbol("s0"))), "no symbol 's0'; known: none"),
     "negative arena": (program(arena=-1), "arena_nbytes is -1"),
     "long grid": (program(ir.Dispatch(KERNEL, (1, 1), (X, 1))), "the grid has 2 sizes"),  # type: ignore[arg-type]
+    "alternative that the target lacks": (
+        with_alternatives(candidate("a"), candidate("b"), known=(KERNEL, candidate("a"))),
+        r"operation 0 \(dispatch\): alternative 1: kernel 'b' is not one of the target's",
+    ),
+    "alternative of other parameters": (
+        with_alternatives(candidate("a", parameters=KERNEL.parameters[::-1])),
+        "alternative 0: kernel 'a' has other parameters than 'k'",
+    ),
+    "cooperative alternative": (
+        with_alternatives(candidate("a", cooperative=True)),
+        "alternative 0: kernel 'a' is cooperative, but kernel 'k' is not cooperative",
+    ),
+    "alternative twice": (
+        with_alternatives(candidate("a"), candidate("a")),
+        "alternative 1: kernel 'a' is there already; kernels of a dispatch must differ",
+    ),
+    "itself as an alternative": (with_alternatives(KERNEL), "alternative 0: kernel 'k' is there already"),
+    "too many alternatives": (
+        with_alternatives(*(candidate(f"c{index}") for index in range(65))),
+        "it has 65 alternatives; the limit is 64",
+    ),
+    "grid of an alternative": (
+        program(ir.Dispatch(KERNEL, (1, 1, 1), (X, 1), (ir.Alternative(KERNEL, (1, 65536, 1)),))),
+        "alternative 0: the grid has 65536 workgroups along y; the limit is 65535",
+    ),
+    "symbol in the grid of an alternative": (
+        program(ir.Dispatch(KERNEL, (1, 1, 1), (X, 1), (ir.Alternative(KERNEL, (Symbol("n"), 1, 1)),))),
+        "no symbol 'n'; known: none",
+    ),
+    "NUL in a configuration": (
+        program(kernel=dataclasses.replace(KERNEL, configuration="a\0")),
+        r"kernel 'k': configuration: 'a\\x00' holds a NUL",
+    ),
+    "half a surrogate pair in a source": (
+        program(kernel=dataclasses.replace(KERNEL, source="\ud800")),
+        "kernel 'k': source: .* half of a surrogate pair",
+    ),
     "unknown operation": (program(ir.Operation()), "Operation is not an operation of the IR"),
     "too many dimensions": (program(alloc(tensor_type=tensor(DType.f32, *[1] * 65))), "65 dimensions; the limit is 64"),
     "no access": (

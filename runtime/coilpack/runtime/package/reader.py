@@ -85,6 +85,15 @@ class Package:
         """Its program."""
         return self._program
 
+    @property
+    def weights(self) -> memoryview:
+        """The safetensors file that holds its storages, wherever it lies; empty where there is none."""
+        return self._weights
+
+    def entries(self) -> dict[str, memoryview]:
+        """What the archive holds, by name: also what no part of the program refers to."""
+        return {name: _content(self._data, entry) for name, entry in self._entries.items()}
+
     def image(self, entry: str) -> memoryview:
         """The executable in an entry, at an address that is a multiple of 64.
 

@@ -72,20 +72,33 @@ def write_package(
 
     _check_executables(program, executables)
     ordered = _ordered(program, storages)
-    entries: dict[str, tuple[int, Iterable[Chunk], int]] = {
-        name: (len(data), [data], layout.PROGRAM_ALIGNMENT) for name, data in executables.items()
-    }
+    entries: dict[str, tuple[int, Iterable[Chunk]]] = {name: (len(data), [data]) for name, data in executables.items()}
     encoded = encode_program(program)
-    entries[layout.PROGRAM_ENTRY] = (len(encoded), [encoded], layout.PROGRAM_ALIGNMENT)
+    entries[layout.PROGRAM_ENTRY] = (len(encoded), [encoded])
     if ordered:
         nbytes, content = _weights(ordered)
         if weights == "beside":
-            _write_file(Path(path).with_suffix(layout.WEIGHTS_SUFFIX), content)
+            write_file(Path(path).with_suffix(layout.WEIGHTS_SUFFIX), content)
         else:
-            entries[layout.WEIGHTS_ENTRY] = (nbytes, content, layout.WEIGHTS_ALIGNMENT)
+            entries[layout.WEIGHTS_ENTRY] = (nbytes, content)
+    write_entries(path, entries)
+
+
+def write_entries(path: str | os.PathLike[str], entries: Mapping[str, tuple[int, Iterable[Chunk]]]) -> None:
+    """Writes the archive of a package, whole or not at all.
+
+    Args:
+        path: the file, which is replaced if it exists.
+        entries: the size in bytes of each entry's data, and the data in order.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     with atomic_file(path) as file:
         archive = ArchiveWriter(file)
-        for name, (nbytes, chunks, alignment) in sorted(entries.items()):
+        for name in sorted(entries):
+            nbytes, chunks = entries[name]
+            alignment = layout.WEIGHTS_ALIGNMENT if name == layout.WEIGHTS_ENTRY else layout.PROGRAM_ALIGNMENT
             archive.add(name, nbytes, chunks, alignment)
         archive.finish()
 
@@ -143,7 +156,7 @@ def write_weights(path: str | os.PathLike[str], program: ir.Program, storages: S
     Raises:
         InputError: they are not those of the program, or have other sizes; the file cannot be written.
     """
-    _write_file(Path(path), _weights(_ordered(program, storages))[1])
+    write_file(Path(path), _weights(_ordered(program, storages))[1])
 
 
 def _weights(ordered: Sequence[StorageData]) -> tuple[int, Iterable[Chunk]]:
@@ -153,7 +166,12 @@ def _weights(ordered: Sequence[StorageData]) -> tuple[int, Iterable[Chunk]]:
     return len(header) + sum(item.nbytes for item in ordered), content
 
 
-def _write_file(path: Path, content: Iterable[Chunk]) -> None:
+def write_file(path: Path, content: Iterable[Chunk]) -> None:
+    """Writes a file of those chunks, whole or not at all.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     with atomic_file(path) as file:
         for chunk in content:
             if isinstance(chunk, Zeros):
