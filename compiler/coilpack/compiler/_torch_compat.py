@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,7 +66,16 @@ try:
     from torch._inductor.kernel import mm_plus_mm
     from torch._inductor.kernel.flex import flex_attention as flex_attention_lowering
     from torch._inductor.lowering import lowerings
+    from torch._inductor.output_code import CompiledFxGraph
+    from torch._inductor.runtime.cache_dir_utils import triton_cache_dir
+    from torch._inductor.runtime.runtime_utils import triton_hash_to_path_key
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
+    from torch._inductor.triton_bundler import (
+        StaticallyLaunchedAutotuner,
+        TritonBundle,
+        TritonKernelArtifact,
+        TritonKernelArtifacts,
+    )
     from torch._inductor.utils import LineContext
     from torch._inductor.virtualized import V
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -99,14 +109,25 @@ try:
         (CachingAutotuner, "_create_compile_meta"),
         (CachingAutotuner, "_create_compile_options"),
         (GridExpr, "from_meta"),
+        (PyCodeCache, "modules"),
         (flex_attention_lowering, "_use_flex_decoding"),
         (reinplace, "compute_overlapping_tensors"),
         (mm_plus_mm, "tuned_mm_plus_mm"),
         (tracing_triton_hopifier_singleton, "call_HOP"),
         (pt2_package, "PT2ArchiveReader"),
     ]
+    _REQUIRED_FIELDS = [
+        (CompiledFxGraph, ("cache_key", "source_code", "_triton_bundle")),
+        (TritonBundle, ("kernel_artifacts", "static_autotuners")),
+        (TritonKernelArtifacts, ("kernel_hash", "artifacts")),
+        (TritonKernelArtifact, ("filename", "payload")),
+        (StaticallyLaunchedAutotuner, ("kernel_name", "kernel")),
+    ]
     for owner, name in _REQUIRED:
         inspect.getattr_static(owner, name)
+    for record, names in _REQUIRED_FIELDS:
+        if missing := set(names) - {field.name for field in dataclasses.fields(record)}:
+            raise AttributeError(f"{record.__name__} has no field {min(missing)}")
 except (ImportError, AttributeError) as error:
     raise CoilpackError(
         f"torch {torch.__version__} lacks a name that the compiler needs ({error}); "
@@ -115,6 +136,7 @@ except (ImportError, AttributeError) as error:
 
 __all__ = [
     "CachingAutotuner",
+    "CompiledFxGraph",
     "DeviceInterface",
     "FakeTensor",
     "FakeTensorMode",
@@ -134,6 +156,7 @@ __all__ = [
     "ReinterpretView",
     "ShapeAsConstantBuffer",
     "TensorBox",
+    "TritonBundle",
     "V",
     "WrapperFxCodegen",
     "WrapperLine",
@@ -167,6 +190,8 @@ __all__ = [
     "symbolic_size",
     "tracing_triton_hopifier_singleton",
     "tree_map",
+    "triton_cache_dir",
+    "triton_hash_to_path_key",
     "triton_kernel_wrapper_functional",
     "triton_kernel_wrapper_mutation",
     "unreplaced",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+ConstantValue = int | float | str | None
+"""The value of a compile-time constant of a kernel; booleans are ints. Others stand as their text."""
+
 
 @dataclass(frozen=True)
 class CompiledConfiguration:
@@ -13,14 +16,15 @@ class CompiledConfiguration:
     Attributes:
         kernel_hash: names its artifact; Triton's cache keeps it in the folder of that name.
         symbol: the entry of its PTX.
-        values: block sizes and other constants that the tuner chose, as `{"XBLOCK": 256}`; empty for templates.
+        values: block sizes and other constants that the tuner chose, as `{"XBLOCK": 256}`; empty for templates, whose
+            source holds them.
         num_warps: warps of a workgroup.
         num_stages: pipeline stages.
     """
 
     kernel_hash: str
     symbol: str
-    values: Mapping[str, int]
+    values: Mapping[str, ConstantValue]
     num_warps: int
     num_stages: int
 
@@ -33,11 +37,13 @@ class Autotuner:
         kernel_name: what Inductor calls the kernel; `Placeholder.DESCRIPTIVE_NAME` for a candidate without a name yet.
         results: what was compiled.
         winner: `kernel_hash` of the result that tuning chose; None where it has not been tuned.
+        source: the text of the function that was compiled, from `def` on; None where it is unknown.
     """
 
     kernel_name: str
     results: tuple[CompiledConfiguration, ...]
     winner: str | None = None
+    source: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class KernelArtifact:
         metadata: what Triton says of the kernel: `num_warps`, `shared`, `global_scratch_size`, ...
     """
 
-    ptx: str | None
+    ptx: str | None = field(repr=False)
     cubin: bytes | None = field(repr=False)
     metadata: Mapping[str, object]
 

@@ -8,8 +8,10 @@ error, never left out.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from coilpack.runtime.errors import InputError, InvalidFileError, UnsupportedError
 
@@ -34,6 +36,23 @@ class KernelText:
     line: int
 
 
+@dataclass(frozen=True)
+class ModuleKernels:
+    """What a generated module does with kernels.
+
+    Attributes:
+        assigned: its kernels by name, in its order.
+        launched: the line of the first launch of each name, in its order.
+    """
+
+    assigned: Mapping[str, KernelText]
+    launched: Mapping[str, int]
+
+    def unassigned(self) -> dict[str, int]:
+        """The names that are launched without a kernel of that name, with the line of the first launch."""
+        return {name: line for name, line in self.launched.items() if name not in self.assigned}
+
+
 def read_module(path: Path) -> list[KernelText]:
     """The kernels that a generated module assigns, in order.
 
@@ -46,19 +65,35 @@ def read_module(path: Path) -> list[KernelText]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{str(path)!r} cannot be read: {error}") from error
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
-        raise InvalidFileError(str(path), "", f"it is no Python source: {error}") from error
-    reader = _ModuleReader(str(path))
-    reader.visit(tree)
-    reader.check()
-    if not reader.kernels:
+    kernels = read_kernels(text, str(path))
+    for name, line in kernels.unassigned().items():
+        _fail(str(path), line, f"it launches {name!r}, which has no source in the module")
+    if not kernels.assigned:
         raise InputError(
             f"{str(path)!r} assigns no kernels by `async_compile.triton(...)`, so it is no module that Inductor "
             "generated; a model is named as module.py:callable"
         )
-    return list(reader.kernels.values())
+    return list(kernels.assigned.values())
+
+
+def read_kernels(source: str, file: str) -> ModuleKernels:
+    """The kernels that the source of a generated module assigns, and those that it launches.
+
+    Args:
+        source: the text of the module.
+        file: what messages call it.
+
+    Raises:
+        InvalidFileError: it is no Python source, a kernel has no source in it, or a name is assigned twice.
+        UnsupportedError: it assigns something else than Triton kernels.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise InvalidFileError(file, "", f"it is no Python source: {error}") from error
+    reader = _ModuleReader(file)
+    reader.visit(tree)
+    return ModuleKernels(reader.kernels, reader.launched)
 
 
 class _ModuleReader(ast.NodeVisitor):
@@ -67,7 +102,7 @@ class _ModuleReader(ast.NodeVisitor):
     def __init__(self, file: str) -> None:
         self.file = file
         self.kernels: dict[str, KernelText] = {}
-        self._launched: dict[str, int] = {}
+        self.launched: dict[str, int] = {}
         self._assigned: set[int] = set()  # calls of the compiler that stand on the right of `name = `
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -83,10 +118,10 @@ class _ModuleReader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         match node.func:
             case ast.Attribute(value=ast.Name(id=name), attr="run") if any(k.arg == "stream" for k in node.keywords):
-                self._launched.setdefault(name, node.lineno)
+                self.launched.setdefault(name, node.lineno)
             case ast.Attribute(value=ast.Name(id=compiler), attr=method) if compiler == _COMPILER:
                 if method not in _NOT_KERNELS and id(node) not in self._assigned:
-                    self._fail(node.lineno, f"the result of {_COMPILER}.{method} is not assigned to a name")
+                    _fail(self.file, node.lineno, f"the result of {_COMPILER}.{method} is not assigned to a name")
         self.generic_visit(node)
 
     def _assign(self, name: str, method: str, call: ast.Call) -> None:
@@ -96,17 +131,12 @@ class _ModuleReader(ast.NodeVisitor):
             )
         texts = [argument.value if isinstance(argument, ast.Constant) else None for argument in call.args[:2]]
         if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
-            self._fail(call.lineno, f"the source of kernel {name!r} is not in the module")
+            _fail(self.file, call.lineno, f"the source of kernel {name!r} is not in the module")
         if name in self.kernels:
-            self._fail(call.lineno, f"kernel {name!r} is assigned twice")
+            _fail(self.file, call.lineno, f"kernel {name!r} is assigned twice")
         function, source = map(str, texts)
         self.kernels[name] = KernelText(name, function, source, call.lineno)
 
-    def check(self) -> None:
-        """Every kernel that is launched has been assigned."""
-        for name, line in self._launched.items():
-            if name not in self.kernels:
-                self._fail(line, f"it launches {name!r}, which has no source in the module")
 
-    def _fail(self, line: int, problem: str) -> None:
-        raise InvalidFileError(self.file, f"line {line}", problem, "Let Inductor generate the module anew")
+def _fail(file: str, line: int, problem: str) -> NoReturn:
+    raise InvalidFileError(file, f"line {line}", problem, "Let Inductor generate the module anew")
