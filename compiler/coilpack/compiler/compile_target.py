@@ -16,7 +16,7 @@ from coilpack.compiler.cache import Cache
 from coilpack.compiler.capture.bindings import Binding
 from coilpack.compiler.capture.build_function import BoundKernel
 from coilpack.compiler.capture.choices import StaticChoices
-from coilpack.compiler.capture.host_graph import HostGraph, run_inductor
+from coilpack.compiler.capture.host_graph import CapturedKernel, HostGraph, run_inductor
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.function_source import FunctionSource, finished_function, function_sources, target_bundle
 from coilpack.compiler.kernels.lower import KernelCompiler
@@ -96,7 +96,7 @@ def compile_target(
 class _Captured:
     """A function as it was captured, with its kernels being compiled."""
 
-    host: HostGraph
+    host: HostGraph[CapturedKernel]
     signature: ir.Signature
     bindings: tuple[Binding | None, ...]
     kernels: FunctionKernels

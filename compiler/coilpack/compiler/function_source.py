@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -115,7 +116,7 @@ def _places(name: str, program: torch.export.ExportedProgram, weights: Weights, 
 def finished_function(
     signature: ir.Signature,
     bindings: Sequence[Binding | None],
-    host: HostGraph,
+    host: HostGraph[Any],
     kernels: Mapping[str, BoundKernel],
     weights: Weights,
 ) -> ir.Function:

@@ -29,7 +29,7 @@ class BoundKernel:
 
 def build_function(
     signature: ir.Signature,
-    host: HostGraph,
+    host: HostGraph[Any],
     bindings: Sequence[Binding | None],
     constants: Mapping[str, WeightRef],
     kernels: Mapping[str, BoundKernel],

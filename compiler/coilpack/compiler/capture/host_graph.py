@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import torch
 
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.choices import StaticChoices
-from coilpack.compiler.capture.grid import launch_grid
 from coilpack.compiler.capture.inductor_run import compile_graph
+from coilpack.compiler.capture.launch_binding import LaunchedKernel, bind_launch
 from coilpack.compiler.capture.library_calls import is_product, library_product, product_arguments, sums_apart
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import UNKNOWN, first_known, portable_location
 from coilpack.runtime.errors import UnsupportedError
-from coilpack.runtime.program.expr import Expr
 
 _SETTINGS: Mapping[str, Any] = {
     "fx_wrapper": True,
@@ -62,13 +61,31 @@ class CapturedKernel:
         """Argument names to Triton types, `constexpr` included, in declaration order."""
         return dict(self.tuner.triton_meta["signature"])
 
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """Values of arguments that are the same at each launch."""
+        return dict(self.tuner.triton_meta.get("constants") or {})
+
+    @property
+    def constexprs(self) -> Collection[str]:
+        """The parameters that the source declares `constexpr`."""
+        return [parameter.name for parameter in self.tuner.fn.params if parameter.is_constexpr]
+
+    @property
+    def inductor_meta(self) -> Mapping[str, Any]:
+        """What Inductor notes for its launcher."""
+        return dict(self.tuner.inductor_meta)
+
+
+Kernel = TypeVar("Kernel", bound=LaunchedKernel)
+
 
 @dataclass
-class HostGraph:
+class HostGraph(Generic[Kernel]):
     """The captured program: `graph` launches `kernels`; `constants` are tensors that Inductor added."""
 
     graph: torch.fx.Graph
-    kernels: dict[str, CapturedKernel]
+    kernels: dict[str, Kernel]
     constants: dict[str, torch.Tensor]
 
 
@@ -82,7 +99,9 @@ def random_seeds(count: int) -> None:
     raise AssertionError(f"random_seeds nodes are data ({count})")
 
 
-def run_inductor(retraced: Retraced, choices: StaticChoices, fused_buffers: int | None = None) -> HostGraph:
+def run_inductor(
+    retraced: Retraced, choices: StaticChoices, fused_buffers: int | None = None
+) -> HostGraph[CapturedKernel]:
     """Compiles the retraced graph with Inductor up to its host program.
 
     Must run inside `offline.target_device` of the target that the choices are for.
@@ -108,7 +127,7 @@ def run_inductor(retraced: Retraced, choices: StaticChoices, fused_buffers: int 
     return sink.result or _unchanged(retraced.graph_module.graph)
 
 
-def _unchanged(graph: torch.fx.Graph) -> HostGraph:
+def _unchanged(graph: torch.fx.Graph) -> HostGraph[CapturedKernel]:
     """The host program of a graph without operations, for which Inductor makes none."""
     (output,) = graph.find_nodes(op="output")
     output.args = (tuple(output.args[0]),)
@@ -121,7 +140,7 @@ class _Sink:
 
     choices: StaticChoices
     kernels: dict[str, CapturedKernel] = field(default_factory=dict)
-    result: HostGraph | None = None
+    result: HostGraph[CapturedKernel] | None = None
 
 
 @contextmanager
@@ -268,7 +287,7 @@ class _Converter(compat.FxConverter):
 
     def _generate_triton_call(self, line: Any) -> None:
         kernel = self.sink.kernels[line.kernel_name]
-        operands, grid = _bind(kernel, tuple(self._argument(line, n) for n in range(len(line.call_args))))
+        operands, grid = bind_launch(kernel, tuple(self._argument(line, n) for n in range(len(line.call_args))))
         launch: Any = (kernel.name, grid, operands)  # expressions are data like any other to torch
         self._located(self.gm.graph.call_function(dispatch, launch))
 
@@ -322,33 +341,3 @@ class _Converter(compat.FxConverter):
 
     def _generate_dynamic_scalar(self, line: Any) -> None:
         self._refuse(line.node)
-
-
-def _bind(kernel: CapturedKernel, args: tuple[Any, ...]) -> tuple[dict[str, Any], tuple[Expr, Expr, Expr]]:
-    """Launch arguments by name, and the grid. Grid arguments of templates and of users' kernels follow at the end."""
-    tuner, config = kernel.tuner, kernel.config
-    extra = list(tuner.inductor_meta.get("extra_launcher_args") or ())
-    passed, tail = args[: len(args) - len(extra)], args[len(args) - len(extra) :]
-    constants = dict(tuner.triton_meta.get("constants") or {})
-    names = _passed_names(kernel, constants, len(passed))
-    operands = dict(zip(names, passed, strict=True))
-    environment = {**constants, **operands, **dict(zip(extra, tail, strict=True))}
-    return operands, launch_grid(tuner.inductor_meta, config, environment)
-
-
-def _passed_names(kernel: CapturedKernel, constants: Mapping[str, Any], count: int) -> list[str]:
-    """The arguments that Inductor passes at a launch, in order; which ones depends on who wrote the kernel.
-
-    Each rule leaves out at least what the one before leaves out, so the one that gives the right number is right.
-    """
-    declared = {parameter.name for parameter in kernel.tuner.fn.params if parameter.is_constexpr}
-    chosen = set(kernel.config.kwargs)  # block sizes, in Inductor's own kernels
-    # Users' kernels: None and 1 are passed, what is declared `constexpr` is not (before torch 2.9, no constant is).
-    for left_out in (chosen, chosen | declared, chosen | declared | set(constants)):
-        names = [name for name in kernel.signature if name not in left_out]
-        if len(names) == count:
-            return names
-    raise UnsupportedError(
-        f"kernel {kernel.name} is launched with {count} arguments, which do not match its parameters "
-        f"{list(kernel.signature)}, of which {sorted(constants)} are constants"
-    )
