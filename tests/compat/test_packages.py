@@ -14,7 +14,8 @@ PACKAGES = sorted(FOLDER.glob("*.coil"))
 
 
 def test_there_is_one_of_each_version() -> None:
-    assert [path.stem for path in PACKAGES] == ["every_operation-0.1.0", "square-0.1.0", "state-0.1.0"]
+    names = ["candidates", "every_operation", "square", "state"]
+    assert [path.stem for path in PACKAGES] == [f"{name}-0.1.0" for name in names]
 
 
 @pytest.mark.parametrize("path", [p for p in PACKAGES if p.with_suffix(".txt").exists()], ids=lambda path: path.stem)

@@ -15,7 +15,17 @@ from coilpack.runtime.layout import ArrayType
 from coilpack.runtime.plan import build_plan, encode_scalar
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.expr import Binary, ExprKind, Symbol
-from coilpack.runtime.steps import Base, CopyStep, FillStep, LaunchStep, MatmulStep, Range, Reference, SeedRow
+from coilpack.runtime.steps import (
+    Base,
+    CopyStep,
+    FillStep,
+    LaunchChoice,
+    LaunchStep,
+    MatmulStep,
+    Range,
+    Reference,
+    SeedRow,
+)
 
 OFFSETS = {"layer.0/weight": 0, "bias": 256}
 
@@ -205,6 +215,35 @@ def test_an_empty_grid_is_no_step():
     empty = build_plan(made, {"n": 0}, {})
     assert (empty.steps, empty.output_nbytes) == ((), (0,))
     assert len(build_plan(made, {"n": 1}, {}).steps) == 1
+
+
+def test_candidates_are_stated_where_they_are_asked_for():
+    assert build_plan(function(), {}, OFFSETS).steps[1].alternatives == ()
+    launch = build_plan(function(), {}, OFFSETS, candidates=True).steps[1]
+    assert [(c.kernel.export_name, c.grid) for c in launch.alternatives] == [
+        ("main_dispatch_0_fused$add.c1", (1, 1, 1)),
+        ("main_dispatch_0_fused$add.c2", (2, 1, 1)),
+    ]
+
+
+def test_a_candidate_launches_something_where_its_kernel_does():
+    n = Symbol("n")
+    kernel = ir.Kernel("k", (pointer(DType.f32, READ, 4),))
+    other = ir.Kernel("other", kernel.parameters)
+    type_, symbol = tensor(DType.f32, n), ir.SizeSymbol("n", 0, 0, 0, 100)
+    halves = ir.Alternative(other, (Binary(ExprKind.FLOORDIV, n, 2), 1, 1))
+    made = body(
+        lambda x: [ir.Dispatch(kernel, (n, 1, 1), (x,), (halves,)), ir.Return(())],
+        arguments=(("x", type_),),
+        outputs=(),
+        symbols=(symbol,),
+    )
+    (launch,) = build_plan(made, {"n": 5}, {}, candidates=True).steps
+    assert launch.alternatives == (LaunchChoice(other, (2, 1, 1)),)
+    assert build_plan(made, {"n": 0}, {}, candidates=True).steps == ()
+    assert len(build_plan(made, {"n": 1}, {}).steps) == 1
+    with pytest.raises(InputError, match="n = 1: alternative kernel 'other': the grid is empty, and that of"):
+        build_plan(made, {"n": 1}, {}, candidates=True)
 
 
 def failing(operations, message, *, sizes=None, **fields):

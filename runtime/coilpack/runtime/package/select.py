@@ -60,8 +60,12 @@ def _without(executable: Executable, names: Collection[str]) -> Executable:
         if export.ordinal not in gone:
             module = modules.setdefault(export.module_ordinal, len(modules))
             exports.append(replace(export, ordinal=len(exports), module_ordinal=module))
-    images, infos = (tuple(items[old] for old in modules) for items in (executable.modules, executable.images))
-    return replace(executable, modules=images, images=infos, exports=tuple(exports))
+    return replace(
+        executable,
+        modules=tuple(executable.modules[old] for old in modules),
+        images=tuple(executable.images[old] for old in modules),
+        exports=tuple(exports),
+    )
 
 
 def _copy_beside(package: Package, path: Path) -> None:
