@@ -2,8 +2,8 @@
 
 The bundle is made when the graph is compiled, before anything is tuned: it says which configurations there are, and
 holds what Triton wrote for them. Which one won, the autotuners of the generated module know once it has run. A winner
-that was searched for in steps (coordinate descent) is in Triton's cache folder alone. Torch leaves kernels out of bundles
-that it cannot launch statically (users' kernels, cooperative ones): those autotuners say what was compiled, too.
+that was searched for in steps (coordinate descent) is in Triton's cache folder alone. Torch leaves kernels out of its
+bundle that it cannot launch statically (users' kernels, cooperative ones); their autotuners say what was compiled.
 """
 
 from __future__ import annotations
