@@ -43,7 +43,7 @@ def _workspaces(function: ir.Function) -> list[ir.Value]:
 @pytest.mark.parametrize("name", CASES)
 def test_every_call_finds_its_workspaces_zeroed(name: str, device, tmp_path: Path, monkeypatch) -> None:
     settings, model, inputs, dynamic = CASES[name]
-    monkeypatch.setattr(host_graph, "_SETTINGS", {**host_graph._SETTINGS, **settings})
+    monkeypatch.setattr(host_graph, "SETTINGS", {**host_graph.SETTINGS, **settings})
     shapes = {"args": ({0: torch.export.Dim("n")},)} if dynamic else None
     with torch.no_grad():
         program = torch.export.export(Lambda(model), (inputs(7),), dynamic_shapes=shapes)

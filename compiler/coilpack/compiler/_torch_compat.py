@@ -86,7 +86,17 @@ try:
     from torch.nn.attention.flex_attention import _create_empty_block_mask
     from torch.utils import _triton as triton_support
     from torch.utils._pytree import tree_map
-    from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
+    from torch.utils._sympy.functions import (
+        CeilToInt,
+        FloorDiv,
+        FloorToInt,
+        IntTrueDiv,
+        Max,
+        Min,
+        Mod,
+        PythonMod,
+        Where,
+    )
 
     FxConverter = wrapper_fxir.FxConverter
     WrapperFxCodegen = wrapper_fxir.WrapperFxCodegen
@@ -136,21 +146,25 @@ except (ImportError, AttributeError) as error:
 
 __all__ = [
     "CachingAutotuner",
+    "CeilToInt",
     "CompiledFxGraph",
     "DeviceInterface",
     "FakeTensor",
     "FakeTensorMode",
     "FileBackedGraphModule",
     "FloorDiv",
+    "FloorToInt",
     "FxConverter",
     "GridExpr",
     "InductorChoices",
     "InductorError",
+    "IntTrueDiv",
     "LineContext",
     "Max",
     "Min",
     "Mod",
     "PyCodeCache",
+    "PythonMod",
     "PythonWrapperCodegen",
     "RandomSeeds",
     "ReinterpretView",
@@ -158,6 +172,7 @@ __all__ = [
     "TensorBox",
     "TritonBundle",
     "V",
+    "Where",
     "WrapperFxCodegen",
     "WrapperLine",
     "call_triton_kernel",

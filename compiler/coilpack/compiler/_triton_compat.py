@@ -45,7 +45,7 @@ try:
     from triton.compiler import ASTSource
     from triton.compiler.errors import CompilationError
     from triton.language.core import constexpr, dtype
-    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.autotuner import Autotuner, Config, Heuristics
     from triton.runtime.jit import JITCallable, JITFunction
 except ImportError as error:
     raise CoilpackError(f"this build of Triton {VERSION} lacks what the compiler needs: {error}") from error
@@ -54,6 +54,7 @@ __all__ = [
     "SUPPORTED_VERSIONS",
     "VERSION",
     "CompilationError",
+    "Config",
     "Configuration",
     "JITCallable",
     "JITFunction",

@@ -26,7 +26,7 @@ from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import UNKNOWN, first_known, portable_location
 from coilpack.runtime.errors import UnsupportedError
 
-_SETTINGS: Mapping[str, Any] = {
+SETTINGS: Mapping[str, Any] = {
     "fx_wrapper": True,
     "compile_threads": 1,
     "alignment_asserts": False,
@@ -115,7 +115,7 @@ def run_inductor(
         UnsupportedError: an operation does not become a Triton kernel; names the operation and its source line.
     """
     sink = _Sink(choices)
-    settings = {**_SETTINGS, "max_fusion_unique_io_buffers": fused_buffers}
+    settings = {**SETTINGS, "max_fusion_unique_io_buffers": fused_buffers}
     if choices.library_products:
         settings["max_autotune_gemm_backends"] = "ATEN,TRITON"
     with (

@@ -46,6 +46,15 @@ _TABLE: Mapping[Any, Callable[..., tuple[Any, ...]]] = {
     "extern_kernels.bias_addmm": _sum_and_product,  # torch 2.11: addmm with a row, which calls the same library
 }
 
+SOURCE_PRODUCTS: Mapping[str, Callable[..., tuple[Any, ...]]] = {
+    "extern_kernels.mm": _product,
+    "extern_kernels.bmm": _product,
+    "extern_kernels.addmm": _sum_and_product,
+    "extern_kernels.baddbmm": _sum_and_product,
+    "extern_kernels.bias_addmm": _sum_and_product,
+}
+"""The products of the table as Inductor writes them in Python."""
+
 
 def _multiplied(*operands: torch.Tensor) -> bool:
     """Whether the library takes a product of these; one of nothing is left to others."""
@@ -114,6 +123,25 @@ def _name(kernel: Any) -> Any:
     return getattr(kernel, "op_overload", None) or getattr(kernel, "python_kernel_name", None)
 
 
+def source_product_arguments(
+    call: str, inputs: tuple[Any, ...], options: Mapping[str, Any], dtype: torch.dtype, tf32: bool
+) -> tuple[Any, ...]:
+    """As `product_arguments`, of a call as Inductor writes it in Python.
+
+    Args:
+        call: the function called, of `SOURCE_PRODUCTS`.
+        inputs: the nodes of its positional arguments.
+        options: its keyword arguments but for `out`.
+        dtype: of what is multiplied.
+        tf32: whether float32 products may be rounded to TF32.
+
+    Raises:
+        UnsupportedError: the element type is none that the library multiplies.
+    """
+    _check_type(dtype, call)
+    return (*SOURCE_PRODUCTS[call](inputs, options), tf32 and dtype == torch.float32)
+
+
 def product_arguments(kernel: Any, inputs: tuple[Any, ...], tf32: bool) -> tuple[Any, ...]:
     """The arguments of `library_product` but for the target.
 
@@ -126,10 +154,11 @@ def product_arguments(kernel: Any, inputs: tuple[Any, ...], tf32: bool) -> tuple
         UnsupportedError: the element type is none that the library multiplies.
     """
     dtype = kernel.inputs[-1].get_dtype()
+    _check_type(dtype, f"{_name(kernel)} at {first_known(kernel.get_origins())}")
+    return (*_TABLE[_name(kernel)](inputs, kernel.kwargs), tf32 and dtype == torch.float32)
+
+
+def _check_type(dtype: torch.dtype, what: str) -> None:
     if dtype not in _TYPES:
         names = ", ".join(str(t).removeprefix("torch.") for t in _TYPES)
-        raise UnsupportedError(
-            f"{_name(kernel)} at {first_known(kernel.get_origins())} multiplies {dtype}; the library of matrix "
-            f"products takes {names}"
-        )
-    return (*_TABLE[_name(kernel)](inputs, kernel.kwargs), tf32 and dtype == torch.float32)
+        raise UnsupportedError(f"{what} multiplies {dtype}; the library of matrix products takes {names}")

@@ -19,15 +19,18 @@ class SourceEvaluator:
 
     Args:
         operators: what each operator of the grammar does; comparisons take two operands, `and` and `or` any number.
-        functions: what may be called, by name.
+        functions: what may be called, by name, as `max` or `math.floor`.
         names: values by name, which assignments add to.
         leaf: gives the value of an expression that the evaluator does not know, or None.
+        select: gives `chosen if condition else other` from `(condition, chosen, other)`; without it, the one such
+            expression that is known is `0 if divisor == 0 else ...`.
     """
 
     operators: Operators
     functions: Mapping[str, Callable[..., Any]]
     names: dict[str, Any]
     leaf: Callable[[ast.expr], Any] = lambda node: None  # noqa: ARG005
+    select: Callable[[Any, Any, Any], Any] | None = None
 
     def run(self, source: str) -> None:
         """Runs assignments to plain names.
@@ -38,7 +41,7 @@ class SourceEvaluator:
         for statement in ast.parse(source.strip()).body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self.names[name] = self._evaluate(value)
+                    self.names[name] = self.evaluate(value)
                 case _:
                     raise _unknown(statement)
 
@@ -48,9 +51,10 @@ class SourceEvaluator:
         Raises:
             UnsupportedError: it holds a construct or a name that is not known; says which.
         """
-        return source if isinstance(source, int) else self._evaluate(ast.parse(source.strip(), mode="eval").body)
+        return source if isinstance(source, int) else self.evaluate(ast.parse(source.strip(), mode="eval").body)
 
-    def _evaluate(self, node: ast.expr) -> Any:
+    def evaluate(self, node: ast.expr) -> Any:
+        """As `value`, of an expression that has been parsed."""
         known = self.leaf(node)
         if known is not None:
             return known
@@ -67,8 +71,12 @@ class SourceEvaluator:
                 return self._apply(node, op, *values)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._apply(node, op, left, right)
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in self.functions:
-                return self.functions[name](*map(self._evaluate, arguments))
+            case ast.Call(func=ast.Name() | ast.Attribute() as function, args=arguments, keywords=[]) if (
+                ast.unparse(function) in self.functions
+            ):
+                return self.functions[ast.unparse(function)](*map(self.evaluate, arguments))
+            case ast.IfExp(test=test, body=body, orelse=orelse) if self.select is not None:
+                return self.select(*map(self.evaluate, (test, body, orelse)))
             case ast.IfExp(
                 test=ast.Compare(left=ast.Name(id=divisor), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]),
                 body=ast.Constant(value=0),
@@ -81,13 +89,13 @@ class SourceEvaluator:
         operator = self.operators.get(type(op))
         if operator is None:
             raise _unknown(node)
-        return operator(*map(self._evaluate, operands))
+        return operator(*map(self.evaluate, operands))
 
     def _unless_zero(self, divisor: str, orelse: ast.expr) -> Any:
         """`0 if divisor == 0 else orelse`, for a divisor that is never negative."""
         value = self.names[divisor]
         self.names[divisor] = maximum(value, 1)
-        quotient = self._evaluate(orelse)
+        quotient = self.evaluate(orelse)
         self.names[divisor] = value
         return multiply(quotient, minimum(value, 1))
 

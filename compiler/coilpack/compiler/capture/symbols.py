@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import sympy
@@ -14,7 +12,8 @@ import torch
 
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.size_expressions import conditions, expression
-from coilpack.compiler.capture.source_expressions import Operators, SourceEvaluator
+from coilpack.compiler.capture.source_expressions import SourceEvaluator
+from coilpack.compiler.capture.sympy_source import RELATION_FUNCTIONS, RELATION_OPERATORS, as_sympy
 from coilpack.compiler.intervals import always_holds
 from coilpack.runtime.errors import UnsupportedError
 from coilpack.runtime.program import ir
@@ -111,7 +110,7 @@ def _dimensions(values: Sequence[Any]) -> Iterator[tuple[int, int, sympy.Expr]]:
     for index, value in enumerate(values):
         if isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
-                expr = _sympy(size)
+                expr = as_sympy(size)
                 if not expr.is_Integer:
                     yield index, dim, expr
 
@@ -208,25 +207,6 @@ def _replaced_integers(values: Mapping[str, Any]) -> Iterator[ir.Guard]:
 
 # --- relations that an export carries as Python source ---
 
-_SYMPY_OPERATORS: Operators = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: lambda lhs, rhs: compat.FloorDiv(sympy.sympify(lhs), sympy.sympify(rhs)),
-    ast.Mod: lambda lhs, rhs: compat.Mod(sympy.sympify(lhs), sympy.sympify(rhs)),
-    ast.Pow: operator.pow,
-    ast.USub: operator.neg,
-    ast.And: sympy.And,
-    ast.Or: sympy.Or,
-    ast.Not: sympy.Not,
-    ast.Eq: sympy.Eq,
-    ast.NotEq: sympy.Ne,
-    ast.LtE: sympy.Le,
-    ast.Lt: sympy.Lt,
-    ast.GtE: sympy.Ge,
-    ast.Gt: sympy.Gt,
-}
-
 
 def _parsed(code: str, values: Mapping[str, Any]) -> Any:
     """A relation as export writes it down: `(L['x'].size()[1] % 4) == 0`, with `L['n']` for an integer."""
@@ -237,13 +217,12 @@ def _parsed(code: str, values: Mapping[str, Any]) -> Any:
                 value=ast.Call(func=ast.Attribute(value=source, attr="size"), args=[]),
                 slice=ast.Constant(value=int() as dim),
             ) if (path := _path(source)) is not None:
-                return _sympy(_named(values, path, code).shape[dim])
+                return as_sympy(_named(values, path, code).shape[dim])
             case ast.Subscript() if (path := _path(node)) is not None:
-                return _sympy(_named(values, path, code))
+                return as_sympy(_named(values, path, code))
         return None
 
-    functions = {"max": lambda *args: reduce(compat.Max, args), "min": lambda *args: reduce(compat.Min, args)}
-    return SourceEvaluator(_SYMPY_OPERATORS, functions, {}, leaf).value(code)
+    return SourceEvaluator(RELATION_OPERATORS, RELATION_FUNCTIONS, {}, leaf).value(code)
 
 
 def _path(node: ast.expr) -> str | None:
@@ -259,7 +238,3 @@ def _named(values: Mapping[str, Any], name: str, code: str) -> Any:
     if name not in values:
         raise UnsupportedError(f"the model holds under `{code}`, which names no input; inputs are {sorted(values)}")
     return values[name]
-
-
-def _sympy(size: Any) -> sympy.Expr:
-    return sympy.Integer(size) if isinstance(size, int) else size.node.expr
