@@ -246,6 +246,36 @@ class Graph(Protocol):
         """Frees it once the runs that are queued are done. Closing twice is harmless."""
 
 
+class Stopwatch(Protocol):
+    """Measures pieces of work on one stream; the host waits once for many of them. Not thread-safe, like `Launch`.
+
+    All but `read` and `close` are called within the device's `activate()`.
+    """
+
+    @property
+    def unit(self) -> str:
+        """What it counts: `us` that the device takes, or `instructions` that the emulator executes."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether equal work measures the same each time: once is enough then, and there are no caches."""
+
+    def flush(self) -> None:
+        """Queues what leaves nothing of use in the device's caches, and keeps it busy while more is queued."""
+
+    def start(self) -> None:
+        """Begins a sample: work queued from now on counts."""
+
+    def stop(self) -> None:
+        """Ends the sample that has begun."""
+
+    def read(self) -> list[float]:
+        """Waits for the samples since the latest reading, and gives them in order; `DeviceError` when work failed."""
+
+    def close(self) -> None:
+        """Frees what it holds. Closing twice is harmless."""
+
+
 @runtime_checkable
 class Device(Protocol):
     """A machine that runs kernels. All methods may be called from any thread."""
@@ -257,6 +287,10 @@ class Device(Protocol):
     @property
     def description(self) -> str:
         """For people: model name and architecture."""
+
+    @property
+    def driver_version(self) -> str:
+        """The version of what compiles and launches on it, `13.0` of a CUDA driver; empty where there is no such."""
 
     @property
     def compute_capability(self) -> ComputeCapability:
@@ -340,6 +374,9 @@ class Device(Protocol):
         Raises:
             DeviceError: the device refuses a node, which the message names, or has no memory for the graph.
         """
+
+    def stopwatch(self, stream: int) -> Stopwatch:
+        """What measures work that is queued on `stream`, the default one or one of the caller's."""
 
     def order(self, first: int, then: int) -> None:
         """Makes work queued on stream `then` from now on wait for the work queued on stream `first` so far."""

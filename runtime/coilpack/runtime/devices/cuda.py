@@ -28,6 +28,7 @@ from coilpack.runtime.devices.base import (
     Module,
     PreparedProduct,
     Product,
+    Stopwatch,
     check_parameters,
     shortest_pattern,
 )
@@ -147,6 +148,17 @@ class CudaDevice:
     def max_shared_memory_per_block(self) -> int:
         """Most bytes of shared memory a workgroup may use, static and dynamic together, with the opt-in."""
         return int(self._attributes["shared_opt_in"])
+
+    @functools.cached_property
+    def cache_nbytes(self) -> int:
+        """Bytes of the second-level cache."""
+        attribute = driver().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+        return int(call("cuDeviceGetAttribute", f"reading the cache size of {self.name}", attribute, self._handle))
+
+    @property
+    def driver_version(self) -> str:
+        """The CUDA version of its driver."""
+        return version_text(self._driver_version)
 
     def activate(self) -> AbstractContextManager[None]:
         """Makes the device's context current within the block."""
@@ -381,6 +393,12 @@ class CudaDevice:
                 call("cuStreamDestroy", what, stream)
 
     # --- streams ---
+
+    def stopwatch(self, stream: int) -> Stopwatch:
+        """One that records events of the driver on `stream`."""
+        from coilpack.runtime.devices.cuda_stopwatch import CudaStopwatch  # only tuning measures
+
+        return CudaStopwatch(self, stream)
 
     def order(self, first: int, then: int) -> None:
         """Makes work queued on stream `then` from now on wait for the work queued on stream `first` so far."""

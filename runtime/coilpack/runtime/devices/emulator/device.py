@@ -22,6 +22,7 @@ from coilpack.runtime.devices.base import (
     Module,
     PreparedProduct,
     Product,
+    Stopwatch,
     check_parameters,
 )
 from coilpack.runtime.devices.emulator.code import Code
@@ -33,6 +34,7 @@ from coilpack.runtime.devices.emulator.parser import parse_ptx
 from coilpack.runtime.devices.emulator.product import EmulatorProduct, multiply
 from coilpack.runtime.devices.emulator.program import compile_entry, parameter_layout
 from coilpack.runtime.devices.emulator.ptx import TYPE_BYTES, Entry, Immediate, PtxModule, Variable
+from coilpack.runtime.devices.emulator.stopwatch import EmulatorStopwatch
 from coilpack.runtime.errors import InputError, NotFoundError, TargetMismatchError
 from coilpack.schemas import wire
 
@@ -187,6 +189,7 @@ class Emulator:
     ) -> None:
         self.name = "emulator"
         self.description = "the emulator: PTX executed on the CPU"
+        self.driver_version = ""
         self.compute_capability = _CAPABILITY
         self.dlpack_device = (1, 0)
         self.runs_cubins = False
@@ -372,6 +375,11 @@ class Emulator:
             return EmulatorGraph(self, nodes, dependencies, self._graphs)
 
     # --- streams ---
+
+    def stopwatch(self, stream: int) -> Stopwatch:
+        """One that counts executed instructions."""
+        del stream
+        return EmulatorStopwatch(lambda: self.instructions)
 
     def order(self, first: int, then: int) -> None:
         """Does nothing: work is done in the order of the calls."""
