@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import signal
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
-from coilpack.cli.terminal import progress_printer
+from coilpack.cli.terminal import orderly_end, progress_printer
 from coilpack.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -121,7 +117,7 @@ def command(
         float32_matmul_precision="high" if tf32 else "highest",
         matmul=matmul,
     )
-    with _orderly_end(), progress_printer() as progress:
+    with orderly_end(), progress_printer() as progress:
         if source is not None and (signature is not None or source.endswith(".py")):
             kernel = None if signature is None else KernelOptions(signature, grid, num_warps, num_stages)
             report = compile_kernels(source, output, options, kernel, progress)
@@ -131,21 +127,6 @@ def command(
     click.echo(_summary(report))
     for next_command in report.next_commands:
         click.echo(next_command)
-
-
-@contextlib.contextmanager
-def _orderly_end() -> Iterator[None]:
-    """Within it, being told to end unwinds as an interrupt does, so that processes and temporary files go too."""
-
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (Python's signature)
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _require_compiler() -> None:

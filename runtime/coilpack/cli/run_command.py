@@ -43,7 +43,7 @@ def command(
     or raw bytes `4xf32=@x.bin`; where the function takes an integer, it is a plain number, `5`. Results are printed in
     the same notation; an output path ending in .npy is written as a numpy file, any other as raw bytes.
     """
-    values = [_parse_input(index, text) for index, text in enumerate(inputs)]
+    values = parse_inputs(inputs)
     with runtime.open(file, device=_device(device, checks)) as program:
         signature = program.signature(name)
         if len(outputs) > len(signature.outputs):
@@ -75,6 +75,15 @@ def _device(name: str, checks: Sequence[str]) -> Device:
     from coilpack.runtime.devices.emulator.frame import Checks
 
     return Emulator(checks=Checks(races="races" in checks))
+
+
+def parse_inputs(texts: Sequence[str]) -> list[Array | int]:
+    """The values of `--input` options, in order.
+
+    Raises:
+        InputError: one is not in the notation, or its file cannot be read or does not fit.
+    """
+    return [_parse_input(index, text) for index, text in enumerate(texts)]
 
 
 def _parse_input(index: int, text: str) -> Array | int:

@@ -1,10 +1,12 @@
-"""Tables and progress: drawn on a terminal, plain lines anywhere else."""
+"""Tables and progress, drawn on a terminal and plain lines anywhere else; and the end of a command that is told to."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 import click
 
@@ -44,6 +46,21 @@ def progress_printer() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("") as status:
         yield lambda message: status.update(escape(message))
+
+
+@contextlib.contextmanager
+def orderly_end() -> Iterator[None]:
+    """Within it, being told to end unwinds as an interrupt does, so that processes and temporary files go too."""
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (Python's signature)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _print_plain(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> None:
