@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from coilpack.runtime.launch import Function, LoadedExecutable, load_executable, load_executables
     from coilpack.runtime.session import Program
     from coilpack.runtime.session import open_program as open  # noqa: A004 (the public name, as `gzip.open`)
+    from coilpack.runtime.tuning.report import TuningReport
+    from coilpack.runtime.tuning.tune import tune
 
 __all__ = [
     "CoilpackError",
@@ -46,6 +48,7 @@ __all__ = [
     "Program",
     "Snapshot",
     "TargetMismatchError",
+    "TuningReport",
     "UnsupportedError",
     "empty",
     "load_executable",
@@ -54,6 +57,7 @@ __all__ = [
     "read_executables",
     "resolve_device",
     "to_device",
+    "tune",
 ]
 
 _LAZY = {
@@ -64,6 +68,7 @@ _LAZY = {
     "LoadedExecutable": "launch:LoadedExecutable",
     "Program": "session:Program",
     "Snapshot": "context:Snapshot",
+    "TuningReport": "tuning.report:TuningReport",
     "empty": "arrays:empty",
     "load_executable": "launch:load_executable",
     "load_executables": "launch:load_executables",
@@ -71,6 +76,7 @@ _LAZY = {
     "read_executables": "files:read_executables",
     "resolve_device": "devices:resolve_device",
     "to_device": "arrays:to_device",
+    "tune": "tuning.tune:tune",
 }
 
 

@@ -174,7 +174,7 @@ class Context:
         device, plan = self._program.device, executor.plan
         outputs = [device.allocate(nbytes, stream) for nbytes in plan.output_nbytes]
         if plan.seeds:
-            device.write(self._seeds.address, _draw(plan, seed), stream)
+            device.write(self._seeds.address, draw_seeds(plan, seed), stream)
         addresses = [argument.array.address if argument else 0 for argument in staged]
         executor.run(addresses, [buffer.address for buffer in outputs], stream)
         for argument in staged:
@@ -385,7 +385,8 @@ def _check_seed(signature: ir.Signature, seed: object) -> int:
     return 0
 
 
-def _draw(plan: Plan, seed: int) -> memoryview:
+def draw_seeds(plan: Plan, seed: int) -> memoryview:
+    """The bytes of all rows of seeds that a call with that seed has in memory."""
     block = bytearray(plan.seeds_nbytes)
     for row in plan.seeds:
         data = random_seeds(seed, row.count, row.philox_offset).tobytes()

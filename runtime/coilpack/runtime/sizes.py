@@ -81,6 +81,11 @@ def check_shapes(signature: ir.Signature, given: Sequence[Given], sizes: Mapping
         raise InputError(message)
 
 
+def describe_symbol(signature: ir.Signature, symbol: ir.SizeSymbol) -> str:
+    """Where a symbol is read and its values: `s27: argument 0 ('x'): dimension 1 (8*s27), 1 to 512`."""
+    return f"{symbol.name}: {_place(signature, symbol)}, {_bounds(symbol.minimum, symbol.maximum, symbol)}"
+
+
 def value_of(expr: Expr, signature: ir.Signature, sizes: Mapping[str, int]) -> int:
     """The value of an expression over the sizes of a call.
 
@@ -121,11 +126,15 @@ def _allowed(symbol: ir.SizeSymbol, factor: int, summand: int) -> str:
     low, high = factor * symbol.minimum + summand, factor * symbol.maximum + summand
     if symbol.minimum == symbol.maximum:
         return str(low)
-    bounds = f"{low} to {high}" if symbol.maximum < _UNBOUNDED else f"at least {low}"
+    bounds = _bounds(low, high, symbol)
     if factor == 1:
         return bounds
     name = f"a multiple of {factor}" if summand % factor == 0 else f"{factor} * n + {summand % factor}"
     return f"{name}, {bounds}"
+
+
+def _bounds(low: int, high: int, symbol: ir.SizeSymbol) -> str:
+    return f"{low} to {high}" if symbol.maximum < _UNBOUNDED else f"at least {low}"
 
 
 # --- guards ---
