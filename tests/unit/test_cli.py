@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from candidate_samples import candidate_program, write_candidates
 from executable_samples import SMALL_PTX, export, full
 from square_package import ENTRY, write_square_package
 
@@ -200,6 +201,23 @@ class TestInspect:
         lines = capsys.readouterr().out.splitlines()
         assert lines[:2] == [f"{package_file}: package", "  producer test 1.0; 0 weights, 0 bytes"]
         assert lines[4].split() == ["main", "x:", "tensor<4xf32>", "y:", "tensor<4xf32>"]
+
+    def test_candidates(self, tmp_path: Path, capsys) -> None:
+        path = tmp_path / "m.coil"
+        write_candidates(path, candidate_program("sm_80", "sm_90"))
+        exports = inspect_json(path, capsys)["executables"][1]["exports"]
+        assert [(e["configuration"], e["candidates"], e["candidate_for"]) for e in exports] == [
+            ("", 2, []),
+            ("", 0, []),
+            ("XBLOCK=64", 0, ["scale$1"]),
+            ("XBLOCK=1", 0, ["scale$1"]),
+        ]
+        assert main(["inspect", str(path)]) == 0
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()[-4:]]
+        assert [row[7:] for row in rows] == [["2"], [], ["XBLOCK=64", "for", "#0"], ["XBLOCK=1", "for", "#0"]]
+        assert main(["verify", str(path)]) == 0
+        counts = "kernels: 2 for sm_80 (and 2 candidates), 2 for sm_90 (and 2 candidates)"
+        assert capsys.readouterr().out == f"{path}: valid package; {counts}\n"
 
     def test_package_as_text(self, package_file: Path, capsys) -> None:
         assert main(["inspect", "--text", str(package_file)]) == 0

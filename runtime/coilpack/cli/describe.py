@@ -13,6 +13,7 @@ from coilpack.runtime.files import file_kind, map_file
 from coilpack.runtime.loading import check_layout
 from coilpack.runtime.package import Package
 from coilpack.runtime.program.ir import Argument, Kernel, Signature, SizeSymbol, Target
+from coilpack.runtime.program.select import dispatches, launched_kernels
 from coilpack.runtime.program.text import print_argument, print_expr, print_guard, print_parameter
 from coilpack.runtime.vmfb import read_vmfb
 
@@ -62,9 +63,9 @@ def _package(package: Package, file: str) -> Description:
             executable = read_executable(package.image(image.entry), file=f"{file}: {image.entry}")
             _check_kernels(target, executable)
             described = _executable(executable, target=target.name, entry=image.entry)
-            kernels = {kernel.export_name: kernel for kernel in target.kernels}
+            kernels = _kernels(target)
             for export in described["exports"]:
-                export |= _kernel(kernels.get(export["export_name"]))
+                export |= kernels.get(export["export_name"], {})
             executables.append(described)
     return {
         "kind": "package",
@@ -121,15 +122,32 @@ def _export(export: Export) -> Description:
     }
 
 
-def _kernel(kernel: Kernel | None) -> Description:
-    """What the program says of a kernel; nothing where it does not launch it."""
-    if kernel is None:
-        return {}
+def _kernels(target: Target) -> dict[str, Description]:
+    """What the program says of its kernels, by export name.
+
+    `candidates` is how many others a dispatch of it may launch instead, at most; `candidate_for` names the kernels
+    whose place it may take, and is empty for a kernel that is launched as it is.
+    """
+    launched = {kernel.export_name for kernel in launched_kernels(target)}
+    described = {k.export_name: {**_kernel(k), "candidates": 0, "candidate_for": []} for k in target.kernels}
+    for dispatch in dispatches(target):
+        first = dispatch.kernel.export_name
+        described[first]["candidates"] = max(described[first]["candidates"], len(dispatch.alternatives))
+        for alternative in dispatch.alternatives:
+            name = alternative.kernel.export_name
+            if name not in launched and first not in described[name]["candidate_for"]:
+                described[name]["candidate_for"].append(first)
+    return described
+
+
+def _kernel(kernel: Kernel) -> Description:
     grid = None if kernel.grid is None else [print_expr(size) for size in kernel.grid]
     return {
         "parameters": [print_parameter(parameter) for parameter in kernel.parameters],
         "cooperative": kernel.cooperative,
         "grid": grid,
+        "source": kernel.source,
+        "configuration": kernel.configuration,
     }
 
 

@@ -68,9 +68,8 @@ def _print(path: Path, description: Description) -> None:
         images.append(f"{executable['image']}, {executable['bytes']} bytes")
     for (target, kernels), images in tables.items():
         title = f"Kernels for {target} ({'; '.join(images)})"
-        columns = ("#", "name", "symbol", "block", "shared", "bindings", "constants", "launch")
-        shown = len(columns) if any(row[-1] for row in kernels) else len(columns) - 1
-        print_table(title, columns[:shown], [row[:shown] for row in kernels])
+        shown = [i for i, column in enumerate(_COLUMNS) if column not in _OPTIONAL or any(row[i] for row in kernels)]
+        print_table(title, [_COLUMNS[i] for i in shown], [[row[i] for i in shown] for row in kernels])
     if description["kind"] == "vmfb":
         print_module_rest(description)
     sources = [export["name_source"] for executable in description["executables"] for export in executable["exports"]]
@@ -102,7 +101,31 @@ def _signature(arguments: Iterable[dict[str, str]]) -> str:
     return ", ".join(f"{a['name']}: {a['type']}" if a["name"] else a["type"] for a in arguments)
 
 
+def _candidates(export: Description, ordinals: dict[str, int]) -> str:
+    """How many candidates a kernel has, or for which kernels it is one."""
+    if export.get("candidate_for"):
+        return f"for {', '.join(f'#{ordinals[name]}' for name in export['candidate_for'])}"
+    return str(export.get("candidates") or "")
+
+
+_COLUMNS = (
+    "#",
+    "name",
+    "symbol",
+    "block",
+    "shared",
+    "bindings",
+    "constants",
+    "launch",
+    "configuration",
+    "candidates",
+)
+_OPTIONAL = ("launch", "configuration", "candidates")  # left out where no kernel has any
+
+
 def _rows(executable: Description) -> list[tuple[object, ...]]:
+    """A row of `_COLUMNS` for each kernel."""
+    ordinals = {export["export_name"]: export["ordinal"] for export in executable["exports"]}
     return [
         (
             export["ordinal"],
@@ -113,6 +136,8 @@ def _rows(executable: Description) -> list[tuple[object, ...]]:
             export["binding_count"],
             export["constant_count"],
             _launch(export),
+            export.get("configuration", ""),
+            _candidates(export, ordinals),
         )
         for export in executable["exports"]
     ]

@@ -18,15 +18,21 @@ def command(file: Path) -> None:
     Exits with 0 and one line if it is sound, else with 1 and what is wrong.
     """
     description = describe(file, weights=True)
-    kernels = ", ".join(f"{count} for {target}" for target, count in _kernel_counts(description).items())
+    counts = _kernel_counts(description)
+    candidates = _kernel_counts(description, candidates=True)
+    kernels = ", ".join(
+        f"{count} for {target}" + (f" (and {candidates[target]} candidates)" if candidates[target] else "")
+        for target, count in counts.items()
+    )
     click.echo(f"{file}: valid {description['kind']}; kernels: {kernels or 'none'}")
 
 
-def _kernel_counts(description: Description) -> dict[str, int]:
-    """How many kernels each target has; one that is there as PTX and as cubin counts once."""
+def _kernel_counts(description: Description, *, candidates: bool = False) -> dict[str, int]:
+    """How many kernels, or candidates in their place, each target has; PTX and cubin of one count once."""
     by_image: Counter[tuple[str, str]] = Counter()
     for executable in description["executables"]:
-        by_image[executable["target"], executable["image"]] += len(executable["exports"])
+        counted = [bool(export.get("candidate_for")) is candidates for export in executable["exports"]]
+        by_image[executable["target"], executable["image"]] += sum(counted)
     counts: dict[str, int] = {}
     for (target, _), count in by_image.items():
         counts[target] = max(count, counts.get(target, 0))
