@@ -8,13 +8,19 @@ import re
 
 import numpy as np
 import pytest
+from runtime_samples import SCALE
 from tuning_samples import ADDS, EXPECTED, LOOPS, SCALES, TOKENS, X, write_tunable
 
 from coilpack import runtime
+from coilpack.cli.main import main
 from coilpack.runtime.devices.emulator.device import Emulator
 from coilpack.runtime.devices.emulator.stopwatch import EmulatorStopwatch
+from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError, NotFoundError, TargetMismatchError
 from coilpack.runtime.package import Package
+from coilpack.runtime.steps import Base, FillStep, LaunchStep, Range, Reference
+from coilpack.runtime.tuning.bench import merged, needed_after
+from coilpack.runtime.tuning.compare import difference
 from coilpack.runtime.tuning.report import TuningReport
 
 
@@ -271,3 +277,108 @@ def test_is_never_slower_than_before(package):
     assert call.before == call.after
     slower = report.kernels[0].candidates[1]
     assert slower.time < report.kernels[0].candidates[0].time  # and yet it was not taken
+
+
+# --- the command ---
+
+
+def test_the_command(package, capsys):
+    output, report = package.with_name("tuned.coil"), package.with_name("r.json")
+    arguments = ["tune", str(package), "-o", str(output), "--device", "emulator", "--report", str(report)]
+    assert main([*arguments, "--input", "4xf32=1,2,3,4", "--input", "2xi64"]) == 0
+    out, err = capsys.readouterr()
+    lines = [line.split() for line in out.splitlines()]
+    assert ["scale$1", "8", "37", "->", "17", "+117.6", "%", "BLOCK=32", "scale$1.fast", "4", "(see"] in [
+        line[:11] for line in lines
+    ]
+    assert out.endswith(f"{output}: 2 of 2 kernels replaced by a faster candidate\n")
+    assert "kernel 1 of 2: scale$1: 8 candidates, best 17 instructions (-54 %)\n" in err
+    assert TuningReport.read(report).choices["add"] == "add.fast"
+    assert kernels_of(output) == {"scale$1.fast", "add.fast"}
+
+
+def test_the_command_takes_combinations_of_sizes(tmp_path, capsys):
+    package = write_tunable(tmp_path / "m.coil", ("dynamic",), LOOPS)
+    arguments = ["tune", str(package), "-o", str(tmp_path / "t.coil"), "--device", "emulator"]
+    assert main([*arguments, "--size", "n=32", "--size", "n = 320"]) == 0
+    assert "n=320" in capsys.readouterr().out
+    for wrong in ("n", "n=1,n=2", "n=x", "=1"):
+        assert main([*arguments, "--size", wrong]) == 2
+    assert main([*arguments, "--size", "n=1", "--input", "4xf32"]) == 2
+
+
+def test_the_command_says_how_to_go_on(package, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("coilpack.runtime.tuning.tune.measure_call", interrupted)
+    output = package.with_name("tuned.coil")
+    assert main(["tune", str(package), "-o", str(output), "--device", "emulator"]) == 130
+    assert f"interrupted: {output} is not written; the same command goes on from here\n" in capsys.readouterr().err
+    assert package.with_name("tuned.coil.tuning.part").exists()
+    assert not output.exists()
+
+
+# --- what counts as a result ---
+
+ARENA = Range(Base.ARENA, 0, 0, 256)
+LATER = Range(Base.ARENA, 0, 128, 256)
+
+
+def launch(reads=(), writes=()):
+    return LaunchStep(SCALE, (1, 1, 1), (), tuple(reads), tuple(writes))
+
+
+def fill(place, nbytes):
+    return FillStep(Reference(Base.ARENA, 0, place.begin), bytes(1), nbytes, (place,))
+
+
+@pytest.mark.parametrize(
+    ("steps", "needed"),
+    [
+        ([], False),
+        ([launch(reads=[ARENA])], True),
+        ([launch(reads=[LATER])], False),  # memory of another value by then
+        ([launch(writes=[LATER]), launch(reads=[ARENA])], False),
+        ([launch(writes=[ARENA]), launch(reads=[ARENA])], True),  # it may have written a part
+        ([fill(ARENA, 256), launch(reads=[ARENA])], False),
+        ([fill(ARENA, 128), launch(reads=[ARENA])], True),
+        ([launch(reads=[Range(Base.ARENA, 0, 256, 512)])], False),
+    ],
+)
+def test_what_a_later_step_may_read_is_a_result(steps, needed):
+    assert needed_after([launch(writes=[ARENA]), *steps], 0, ARENA) is needed
+
+
+def test_what_outlives_the_call_is_a_result():
+    for base in (Base.OUTPUT, Base.ARGUMENT, Base.GLOBALS):
+        assert needed_after([launch()], 0, Range(base, 0, 0, 16))
+
+
+def test_ranges_that_overlap_are_merged():
+    other = Range(Base.OUTPUT, 1, 0, 16)
+    assert merged([LATER, other, ARENA, Range(Base.OUTPUT, 0, 5, 5)]) == [ARENA, other]
+
+
+REFERENCE = np.float64([1, -1, 0, 1000, np.inf, np.nan, 1e-9, 3])
+
+
+@pytest.mark.parametrize("dtype", [DType.f64, DType.f32, DType.f16, DType.bf16, DType.complex64])
+def test_other_roundings_are_the_same_result(dtype):
+    kind = dtype.numpy
+    expected = REFERENCE.astype(kind)
+    eps = {DType.f64: 2e-16, DType.f32: 1e-6, DType.f16: 2e-3, DType.bf16: 1e-2, DType.complex64: 1e-6}[dtype]
+    found = (REFERENCE * (1 + eps)).astype(kind)
+    assert difference(expected.tobytes(), found.tobytes(), dtype) == ""
+    for index, value in ((3, 1100), (4, 0), (5, 0), (4, -np.inf), (0, np.nan)):
+        wrong = expected.copy()
+        wrong[index] = value
+        assert difference(expected.tobytes(), wrong.tobytes(), dtype).startswith("element")
+
+
+def test_integers_and_what_is_behind_the_last_element_are_exact():
+    expected = np.arange(4, dtype=np.int32).tobytes()
+    wrong = np.int32([0, 1, 2, 4]).tobytes()
+    assert difference(expected, wrong, DType.i32) == "element 3 is 4, not 3"
+    assert difference(expected + b"\1", expected + b"\2", DType.i32) == "the bytes after its last element differ"
+    assert difference(expected, expected, DType.i32) == ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
 from coilpack.runtime.program import ir
+from coilpack.runtime.program.select import dispatches
 from coilpack.runtime.steps import LaunchStep
 from coilpack.runtime.tuning.bench import choices_of
 from coilpack.runtime.tuning.measure import Measurement
@@ -62,18 +63,20 @@ def count_launches(steps: Iterable[object], found: dict[LaunchKey, LaunchTimes])
             found.setdefault(LaunchKey.of(step), LaunchTimes(kernels)).count += 1
 
 
-def choose(launches: Iterable[LaunchTimes], state: State, *, is_exact: bool) -> list[KernelChoice]:
+def choose(launches: Iterable[LaunchTimes], state: State, target: ir.Target, *, is_exact: bool) -> list[KernelChoice]:
     """For each kernel the candidate whose launches take the least time in all.
 
     Args:
         launches: all that were measured.
         state: of the caches, in which times count.
+        target: what they are of. A candidate must be one of all dispatches of its kernel, measured or not.
         is_exact: times do not vary; the least difference decides.
     """
     by_kernel: dict[str, list[LaunchTimes]] = {}
     for item in launches:
         by_kernel.setdefault(item.kernels[0].export_name, []).append(item)
-    return [_choose(items, state, is_exact) for items in by_kernel.values()]
+    common = _common(target)
+    return [_choose(items, state, common[name], is_exact) for name, items in by_kernel.items()]
 
 
 def untuned(choices: Iterable[KernelChoice]) -> list[KernelChoice]:
@@ -81,7 +84,17 @@ def untuned(choices: Iterable[KernelChoice]) -> list[KernelChoice]:
     return [dataclasses.replace(choice, choice=0) for choice in choices]
 
 
-def _choose(items: Sequence[LaunchTimes], state: State, is_exact: bool) -> KernelChoice:
+def _common(target: ir.Target) -> dict[str, set[str]]:
+    """For each kernel that is launched, the candidates that all its dispatches have, itself among them."""
+    found: dict[str, set[str]] = {}
+    for dispatch in dispatches(target):
+        own = dispatch.kernel.export_name
+        names = {own, *(alternative.kernel.export_name for alternative in dispatch.alternatives)}
+        found[own] = found.get(own, names) & names
+    return found
+
+
+def _choose(items: Sequence[LaunchTimes], state: State, common: Set[str], is_exact: bool) -> KernelChoice:
     count = sum(item.count for item in items)
     candidates = [
         Candidate(
@@ -91,25 +104,25 @@ def _choose(items: Sequence[LaunchTimes], state: State, is_exact: bool) -> Kerne
             None if total.error else total.time / count,
             total.error,
         )
-        for total in _totals(items, state)
+        for total in _totals(items, state, common)
     ]
     return KernelChoice(candidates[0].kernel, count, tuple(candidates), _fastest(candidates, is_exact))
 
 
-def _totals(items: Sequence[LaunchTimes], state: State) -> list[_Total]:
-    """The time of all launches with each candidate that every one of them has."""
-    totals = {kernel.export_name: _Total(kernel) for kernel in items[0].kernels}
-    for item in items:
-        measured = {found.kernel: found for found in item.measured}
-        for name, total in totals.items():
-            found = measured.get(name)
-            if found is None:
-                total.error = total.error or "it is no candidate of some of the launches"
-                continue
+def _totals(items: Sequence[LaunchTimes], state: State, common: Set[str]) -> list[_Total]:
+    """The time of all launches with each candidate."""
+    totals = [_Total(kernel) for kernel in items[0].kernels]
+    for total in totals:
+        name = total.kernel.export_name
+        if name not in common:
+            total.error = "it is no candidate of some of the launches"
+            continue
+        for item in items:
+            found = next(measured for measured in item.measured if measured.kernel == name)
             time = found.cold if state == "cold" else found.hot
             total.error = total.error or found.error
             total.time += item.count * (time or 0.0)
-    return list(totals.values())
+    return totals
 
 
 def _fastest(candidates: Sequence[Candidate], is_exact: bool) -> int:

@@ -18,8 +18,8 @@ from coilpack.runtime.tuning.bench import Bench, Saved, choices_of, merged, need
 from coilpack.runtime.tuning.compare import difference
 
 _WARM_UP = 3  # launches of each candidate that are not counted
-_FIRST_ROUNDS, _ROUNDS = 10, 100
-_HOPELESS = 1.3  # times the best: such candidates are left alone after the first rounds
+_LEAST_ROUNDS, _ROUNDS = 3, 100
+_HOPELESS = {3: 2.0, 10: 1.3}  # after that many rounds, candidates that take that many times the best are left alone
 _UNWRITTEN = b"\xff"  # not a number, or -1: what a candidate leaves out does not pass for its result
 
 
@@ -66,7 +66,7 @@ def measure_launch(bench: Bench, index: int, watch: Stopwatch, seconds: float) -
         bench: the call.
         index: of a launch that has alternatives.
         watch: measures on the bench's stream.
-        seconds: how long to measure, at most, once the first rounds are over.
+        seconds: how long to measure; a few rounds are taken in any case.
 
     Returns:
         One item for each candidate, the launch's own kernel first.
@@ -202,9 +202,9 @@ class _Rounds:
         left = list(contenders)
         deadline = time.monotonic() + seconds
         for number in range(_ROUNDS):
-            if number == _FIRST_ROUNDS:
-                left = _hopeful(left)
-            if number >= _FIRST_ROUNDS and (len(left) == 1 or time.monotonic() > deadline):
+            if number in _HOPELESS:
+                left = _hopeful(left, _HOPELESS[number])
+            if number >= _LEAST_ROUNDS and (len(left) == 1 or time.monotonic() > deadline):
                 break
             self._round(left, self._cold)
             self._round(left, self._hot)
@@ -240,11 +240,12 @@ class _Rounds:
         self.watch.stop()
 
 
-def _hopeful(contenders: Sequence[_Contender]) -> list[_Contender]:
-    """Those that may still win, cold or hot."""
-    best = min(statistics.median(c.cold) for c in contenders), min(statistics.median(c.hot) for c in contenders)
+def _hopeful(contenders: Sequence[_Contender], factor: float) -> list[_Contender]:
+    """Those that take less than `factor` times the best, cold or hot."""
+    cold = [statistics.median(contender.cold) for contender in contenders]
+    hot = [statistics.median(contender.hot) for contender in contenders]
     return [
-        c
-        for c in contenders
-        if statistics.median(c.cold) <= _HOPELESS * best[0] or statistics.median(c.hot) <= _HOPELESS * best[1]
+        contender
+        for contender, times in zip(contenders, zip(cold, hot, strict=True), strict=True)
+        if times[0] <= factor * min(cold) or times[1] <= factor * min(hot)
     ]

@@ -180,6 +180,8 @@ class _Tuning:
         """Measures and chooses; `package` is the digest of the file."""
         for call in self.calls:
             count_launches(self.program.plan(call.callee.body, call.sizes).steps, self.launches)
+        for key, times in self.launches.items():
+            times.measured = self.record.get(key) or ()
         for call in self.calls:
             self._walk(call)
         kernels, functions = self._choose()
@@ -197,6 +199,10 @@ class _Tuning:
 
     def _walk(self, call: Call) -> None:
         """Runs a call step by step, and measures the launches that were not measured yet."""
+        plan = self.program.plan(call.callee.body, call.sizes)
+        launches = [step for step in plan.steps if isinstance(step, LaunchStep) and step.alternatives]
+        if all(self.launches[LaunchKey.of(step)].measured for step in launches):
+            return
         with Bench(self.program, call) as bench:
             for index, step in enumerate(bench.plan.steps):
                 if isinstance(step, LaunchStep) and step.alternatives:
@@ -210,24 +216,17 @@ class _Tuning:
 
     def _measure(self, bench: Bench, index: int, key: LaunchKey) -> None:
         times = self.launches[key]
-        if times.measured:
-            return
-        known = self.record.get(key)
-        if known is None:
-            known = measure_launch(bench, index, self.watch, self.budget / len(self.launches))
-            self.record.add(key, known)
-            times.measured = known
-            self._report(times)
-        times.measured = known
-
-    def _report(self, times: LaunchTimes) -> None:
-        done = sum(1 for item in self.launches.values() if item.measured)
-        self.tell(f"kernel {done} of {len(self.launches)}: {_describe(times, self.watch.unit)}")
+        if not times.measured:
+            times.measured = measure_launch(bench, index, self.watch, self.budget / len(self.launches))
+            self.record.add(key, times.measured)
+            done = sum(1 for item in self.launches.values() if item.measured)
+            self.tell(f"kernel {done} of {len(self.launches)}: {_describe(times, self.watch.unit)}")
 
     def _choose(self) -> tuple[tuple[KernelChoice, ...], tuple[FunctionTime, ...]]:
         """The selection whose calls take the least time in all, and the times of calls before and after."""
         exact, launches = self.watch.is_exact, self.launches.values()
-        cold, hot = (choose(launches, state, is_exact=exact) for state in ("cold", "hot"))
+        target = self.program.target
+        cold, hot = (choose(launches, state, target, is_exact=exact) for state in ("cold", "hot"))
         selections: dict[tuple[int, ...], list[KernelChoice]] = {}
         for choices in (untuned(cold), cold, hot):
             selections.setdefault(tuple(choice.choice for choice in choices), choices)
