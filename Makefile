@@ -8,6 +8,9 @@ PIP := $(BIN)/pip install --quiet --constraint requirements/constraints.txt
 PACKAGES := -p coilpack.schemas -p coilpack.runtime -p coilpack.cli -p coilpack.compiler
 PINS := pyproject.toml requirements/constraints.txt
 
+# Tests start hundreds of processes; where the environment forbids it, each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test lint types generate check-generated coverage clean
 .DELETE_ON_ERROR:
 
