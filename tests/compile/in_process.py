@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from pathlib import Path
 
 import torch
@@ -10,12 +11,16 @@ from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache
 from coilpack.compiler.compile_target import TargetOptions, compile_target
 from coilpack.compiler.iree.emit import write_folder
+from coilpack.compiler.kernels.pool import WorkerPool
 from coilpack.compiler.targets import parse_target
 from coilpack.runtime.executable import read_executable
 from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
 
 TARGET = "sm_80"  # one for the whole process: Inductor's caches hold the device; runs on every later one, too
+
+_WORKERS = WorkerPool()  # starting one takes as long as most tests' kernels
+atexit.register(_WORKERS.close)
 
 
 def export(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
@@ -33,6 +38,7 @@ def compile_in_process(
         jobs=1,
         cache=Cache(cache) if cache else None,
         progress=print,
+        workers=_WORKERS,
     )
 
 

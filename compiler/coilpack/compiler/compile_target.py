@@ -21,6 +21,7 @@ from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.function_source import FunctionSource, finished_function, function_sources, target_bundle
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import ResourceError
+from coilpack.compiler.kernels.pool import WorkerPool
 from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
@@ -59,6 +60,7 @@ def compile_target(
     cache: Cache | None,
     progress: Progress,
     elsewhere: frozenset[str] = frozenset(),
+    workers: WorkerPool | None = None,
 ) -> TargetBundle:
     """Compiles the functions `programs` for `target`.
 
@@ -70,6 +72,7 @@ def compile_target(
         cache: where kernels are kept; None for nowhere.
         progress: called with short messages.
         elsewhere: digests of contents that the bundle need not hold; see `Weights`.
+        workers: as `KernelCompiler` takes them.
 
     Raises:
         UnsupportedError: something cannot be lowered; names the operation and its source line.
@@ -83,6 +86,7 @@ def compile_target(
         cubin=ir.ImageKind.CUBIN in options.image_kinds,
         jobs=jobs,
         cache=cache,
+        workers=workers,
     )
     kernels = ProgramKernels(compiler)
     with target_device(target), compiler:

@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 class KernelCompiler:
     """Compiles kernels for one target, several at once, each only once in the life of the cache.
 
-    `submit` may be called while a model is still being captured. Use it as a context manager: it owns processes.
+    `submit` may be called while a model is still being captured. Use it as a context manager: it holds processes.
 
     Args:
         target: the architecture.
@@ -38,6 +38,8 @@ class KernelCompiler:
         cubin: whether to assemble machine code as well.
         jobs: how many kernels to compile at once; the number of processors if None.
         cache: where results are kept; None for nowhere.
+        workers: processes to use and to leave running, for whoever makes several compilers one after another: starting
+            one takes as long as compiling several kernels. None for processes that end with this compiler.
 
     Attributes:
         compiled: how many kernels went through Triton's stages so far.
@@ -56,6 +58,7 @@ class KernelCompiler:
         cubin: bool = True,
         jobs: int | None = None,
         cache: Cache | None = None,
+        workers: WorkerPool | None = None,
     ) -> None:
         self.target = target
         self.ptx_version = choose_ptx_version(target, ptx_version)
@@ -63,7 +66,8 @@ class KernelCompiler:
         self.compiled = self.assembled = self.cached = 0
         self._cache = cache
         self._count_lock = threading.Lock()
-        self._workers = WorkerPool()
+        self._workers = workers or WorkerPool()
+        self._owns_workers = workers is None
         self._threads = ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0)), "coilpack-kernels")
 
     def __enter__(self) -> Self:
@@ -75,9 +79,10 @@ class KernelCompiler:
         self.close()
 
     def close(self) -> None:
-        """Drops what was submitted and has not begun, waits for the rest, and ends the worker processes."""
+        """Drops what was submitted and has not begun, waits for the rest, and ends its own worker processes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
-        self._workers.close()
+        if self._owns_workers:
+            self._workers.close()
         if self._cache is not None and (self.compiled or self.assembled):
             self._cache.prune()
 
