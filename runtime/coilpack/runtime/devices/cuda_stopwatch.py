@@ -38,11 +38,11 @@ class CudaStopwatch:
         self._taken = 0  # of the events, since the latest reading
         self._what = f"measuring time on {device.name}"
         # Twice the cache: lines are not replaced in the order of their use alone.
-        self._scratch: Buffer = device.allocate(2 * device.cache_nbytes, stream)
+        self._scratch: Buffer = device.allocate(2 * device.cache_nbytes // 4 * 4, stream)
 
     def flush(self) -> None:
         """Writes more than the second-level cache holds."""
-        self._device.fill(self._scratch.address, bytes(1), self._scratch.nbytes, self._stream)
+        self._device.fill(self._scratch.address, bytes(4), self._scratch.nbytes, self._stream)
 
     def start(self) -> None:
         """Begins a sample."""

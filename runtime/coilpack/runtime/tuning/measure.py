@@ -23,6 +23,19 @@ _HOPELESS = {3: 2.0, 10: 1.3}  # after that many rounds, candidates that take th
 _UNWRITTEN = b"\xff"  # not a number, or -1: what a candidate leaves out does not pass for its result
 
 
+class LostDeviceError(DeviceError):
+    """A candidate has failed in a way after which nothing runs on the device any more, until the process starts anew.
+
+    Args:
+        kernel: its export name.
+        message: what to say about it.
+    """
+
+    def __init__(self, kernel: str, message: str) -> None:
+        super().__init__(message)
+        self.kernel = kernel
+
+
 @dataclass(frozen=True)
 class Measurement:
     """What was found of one candidate; times are medians, None where it is out of the question.
@@ -73,7 +86,8 @@ def measure_launch(bench: Bench, index: int, watch: Stopwatch, seconds: float) -
 
     Raises:
         InputError: the launch does not fit the device.
-        DeviceError: the launch's own kernel fails, or a candidate has made the device unusable.
+        DeviceError: the launch's own kernel fails.
+        LostDeviceError: a candidate has failed, and the device with it.
     """
     step = bench.plan.steps[index]
     assert isinstance(step, LaunchStep)
@@ -172,10 +186,8 @@ def _check_device(bench: Bench, contender: _Contender) -> None:
     try:
         bench.device.synchronize(bench.stream)
     except DeviceError as error:
-        raise DeviceError(
-            f"{bench.program.file}: the candidate {contender.kernel.export_name} has failed, and the device with it: "
-            f"{contender.error}; compile without it, by fewer --candidates"
-        ) from error
+        name = contender.kernel.export_name
+        raise LostDeviceError(name, f"the candidate {name} has failed, and the device with it: {error}") from error
 
 
 # --- times ---

@@ -44,6 +44,7 @@ _RECORD = object_of(
     {
         "identity": object_of(_IDENTITY, Identity),
         "launches": values_of(list_of(object_of(_MEASUREMENT, Measurement))),
+        "lost": values_of(text),
     },
     dict,
 )
@@ -55,15 +56,21 @@ class Record:
     Args:
         path: the file.
         identity: what is measured.
-        known: measurements that are there already, by digest of the launch.
+        launches: measurements that are there already, by digest of the launch.
+        lost: candidates that have failed, and the device with them, and what it said.
     """
 
     def __init__(
-        self, path: Path, identity: Identity, known: Mapping[str, Sequence[Measurement]] | None = None
+        self,
+        path: Path,
+        identity: Identity,
+        launches: Mapping[str, Sequence[Measurement]] | None = None,
+        lost: Mapping[str, str] | None = None,
     ) -> None:
         self.path = path
         self._identity = identity
-        self._launches = dict(known or {})
+        self._launches = dict(launches or {})
+        self.lost = dict(lost or {})
 
     def __len__(self) -> int:
         return len(self._launches)
@@ -91,7 +98,13 @@ class Record:
             InputError: it cannot be written.
         """
         launches = {digest: [asdict(item) for item in found] for digest, found in self._launches.items()}
-        document = {"format": _FORMAT, "version": _VERSION, "identity": asdict(self._identity), "launches": launches}
+        document = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "identity": asdict(self._identity),
+            "launches": launches,
+            "lost": self.lost,
+        }
         write_atomically(self.path, json.dumps(document, ensure_ascii=False, allow_nan=False).encode())
 
     def remove(self) -> None:
@@ -121,7 +134,7 @@ def open_record(path: Path, identity: Identity) -> tuple[Record, str]:
         if ours != theirs:
             what = _DIFFERENT.get(name, f"another {name}")
             return Record(path, identity), f"{path}: it is of {what}"
-    return Record(path, identity, found["launches"]), ""
+    return Record(path, identity, found["launches"], found["lost"]), ""
 
 
 _DIFFERENT = {"calls": "other functions, sizes or inputs", "driver": "another version of the driver"}

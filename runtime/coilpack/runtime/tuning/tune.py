@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from coilpack.runtime.atomic import write_atomically
 from coilpack.runtime.devices import resolve_device
 from coilpack.runtime.devices.base import Device, Stopwatch
-from coilpack.runtime.errors import InputError, NotFoundError
+from coilpack.runtime.errors import DeviceError, InputError, NotFoundError
 from coilpack.runtime.files import map_file
 from coilpack.runtime.loaded import LoadedProgram
 from coilpack.runtime.package import Package
@@ -23,7 +23,7 @@ from coilpack.runtime.steps import LaunchStep
 from coilpack.runtime.tuning.bench import Bench
 from coilpack.runtime.tuning.calls import Call, Sizes, make_calls
 from coilpack.runtime.tuning.choose import LaunchKey, LaunchTimes, choose, count_launches, untuned
-from coilpack.runtime.tuning.measure import Measurement, measure_launch
+from coilpack.runtime.tuning.measure import LostDeviceError, Measurement, measure_launch
 from coilpack.runtime.tuning.record import Identity, Record, open_record
 from coilpack.runtime.tuning.report import FunctionTime, KernelChoice, TuningReport
 from coilpack.runtime.tuning.whole import measure_call
@@ -87,7 +87,7 @@ def tune(
         raise InputError(f"{target_file}: the output would replace the package that is tuned; give it another name")
     where = _device(device)
     tell = progress or (lambda _: None)
-    with contextlib.ExitStack() as stack:
+    with _first_failure(), contextlib.ExitStack() as stack:
         package = stack.enter_context(contextlib.closing(Package.open(path)))
         tell(f"loading {file} on {where.name}")
         program = LoadedProgram(package, where, file, candidates=True)
@@ -102,6 +102,20 @@ def tune(
         select_candidates(package, target_file, program.target.name, found.choices)
         record.remove()
     return found
+
+
+@contextlib.contextmanager
+def _first_failure() -> Iterator[None]:
+    """Where a candidate has failed with the device, raises that, and not that freeing memory has failed after it."""
+    try:
+        yield
+    except DeviceError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, LostDeviceError):
+            cause = cause.__context__
+        if cause is None or cause is error:
+            raise
+        raise cause from None
 
 
 def _device(device: str | Device) -> Device:
@@ -180,6 +194,7 @@ class _Tuning:
         """Measures and chooses; `package` is the digest of the file."""
         for call in self.calls:
             count_launches(self.program.plan(call.callee.body, call.sizes).steps, self.launches)
+        self.program.refused.update({name: DeviceError(reason) for name, reason in self.record.lost.items()})
         for key, times in self.launches.items():
             times.measured = self.record.get(key) or ()
         for call in self.calls:
@@ -217,7 +232,13 @@ class _Tuning:
     def _measure(self, bench: Bench, index: int, key: LaunchKey) -> None:
         times = self.launches[key]
         if not times.measured:
-            times.measured = measure_launch(bench, index, self.watch, self.budget / len(self.launches))
+            try:
+                times.measured = measure_launch(bench, index, self.watch, self.budget / len(self.launches))
+            except LostDeviceError as error:
+                self.record.lost[error.kernel] = str(error)
+                self.record.write()
+                self.tell(f"{error}. The same call goes on without it, in a new process")
+                raise
             self.record.add(key, times.measured)
             done = sum(1 for item in self.launches.values() if item.measured)
             self.tell(f"kernel {done} of {len(self.launches)}: {_describe(times, self.watch.unit)}")
