@@ -19,6 +19,7 @@ from coilpack.compiler.capture.inductor_run import compile_graph
 from coilpack.compiler.capture.library_calls import library_product, sums_apart
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.freezing.kernel_bundle import CompiledConfiguration
+from coilpack.compiler.freezing.size_inputs import add_size_inputs
 from coilpack.compiler.function_source import function_sources
 from coilpack.compiler.targets import parse_target
 from coilpack.compiler.weights import Weights
@@ -77,6 +78,7 @@ def generate(
         options = {"fuse_attention": True, "library_products": library_products}
         captured = run_inductor(source.trace(**options).retraced, choices)
         retraced = source.trace(**options).retraced
+        add_size_inputs(retraced)
         found: list[tuple[str, dict[str, torch.Tensor]]] = []
         wanted = {**SETTINGS, "fx_wrapper": False, "graph_partition": False, **settings}
         if library_products:

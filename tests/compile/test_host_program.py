@@ -15,11 +15,13 @@ from in_process import TARGET, export  # noqa: E402
 from inductor_kernels import KERNELS  # noqa: E402
 from small_models import MODELS  # noqa: E402
 
-from coilpack.compiler.capture.host_graph import dispatch  # noqa: E402
+from coilpack.compiler.capture.host_graph import dispatch, random_seeds  # noqa: E402
 from coilpack.compiler.freezing.host_program import read_host_program  # noqa: E402
 from coilpack.compiler.freezing.kernel_bundle import CompiledConfiguration  # noqa: E402
-from coilpack.compiler.freezing.kernel_text import generated_kernel  # noqa: E402
+from coilpack.compiler.freezing.kernel_text import Opaque, generated_kernel  # noqa: E402
 from coilpack.compiler.standalone.generated_module import read_kernels  # noqa: E402
+from coilpack.runtime.errors import InputError, InvalidFileError, UnsupportedError  # noqa: E402
+from coilpack.runtime.program.expr import evaluate, symbols  # noqa: E402
 
 RECORDED = Path(__file__).parent / "data" / "generated"
 ROWS = {**MODELS, **KERNELS, **OPERATIONS}
@@ -77,3 +79,144 @@ def test_a_recorded_transformer_is_read_whole() -> None:
         "arg_B": "arg0_1",
         "out_ptr0": "buf4",
     }
+
+
+class _Added(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+def _any_rows() -> list:
+    """Two fake tensors of 300 columns and any number of rows, the same for both."""
+    rows, example = {0: torch.export.Dim("rows")}, torch.empty(8, 300)
+    program = torch.export.export(_Added(), (example, example.clone()), dynamic_shapes=(rows, rows))
+    return [node.meta["val"] for node in program.graph.find_nodes(op="placeholder")]
+
+
+def test_sizes_are_those_of_the_arguments_whatever_the_module_calls_them() -> None:
+    rows = _any_rows()
+    source = _module("dynamic_rows").replace("s17", "s999")
+    host = read_host_program(source, _chosen(source), rows, {})
+    (_, column_grid, columns), (_, row_grid, _), (_, last_grid, last) = _launches(host)
+    (name,) = symbols(columns["r0_numel"])
+    assert name == str(rows[0].shape[0])
+    assert column_grid == (5, 1, 1)  # 300 columns in blocks of 64
+    assert [evaluate(row_grid[0], {name: n}) for n in (0, 1, 64, 65)] == [0, 1, 1, 2]
+    assert evaluate(last["r0_numel"], {name: 7}) == 2100
+    assert last_grid == (1, 1, 1)
+    (allocated,) = [
+        n for n in host.graph.find_nodes(op="call_function", target=torch.empty_strided) if n.name == "buf3"
+    ]
+    assert [evaluate(size, {name: 7}) for size in allocated.args[0]] == [7, 300]
+
+
+def test_seeds_take_the_place_of_their_buffer() -> None:
+    source = _module("dropout")
+    host = read_host_program(source, _chosen(source), [torch.empty(64, 64)], {})
+    (seeds,) = host.graph.find_nodes(op="call_function", target=random_seeds)
+    assert seeds.args == (2,)
+    ((_, _, operands),) = _launches(host)
+    assert operands["in_ptr0"] is seeds
+    assert operands["in_out_ptr0"].target is torch.empty_strided
+    assert (operands["load_seed_offset"], operands["load_seed_offset1"]) == (0, 1)
+
+
+def test_a_buffer_that_is_taken_over_stays_the_same_memory() -> None:
+    source = _module("convolution")
+    host = read_host_program(source, _chosen(source, block=16), [torch.empty(1)] * 3, {})
+    launches = {name: operands for name, _, operands in _launches(host)}
+    product, changed = launches["triton_tem_fused_convolution_2"], launches["triton_poi_fused_convolution_relu_3"]
+    assert changed["in_out_ptr0"] is product["out_ptr0"]
+    (grid,) = [grid for name, grid, _ in _launches(host) if name == "triton_tem_fused_convolution_2"]
+    assert grid == (29, 1, 1)
+
+
+# --- what is no part of a package ---
+
+_LAST = "        return (buf3, )"
+_REFUSED = {
+    "library": ("buf4 = torch.ops.aten.sort.default(buf3)", "`torch.ops.aten.sort.default(buf3)`"),
+    "host": ("buf3.copy_(arg0_1, False)", "there is no Triton kernel for `buf3.copy_`"),
+    "other library": ("extern_kernels.convolution(buf3, arg0_1, out=buf3)", "Inductor calls a library for it"),
+    "assertion": ("assert buf3.isnan().any().item()", "none of the statements"),
+    "condition": ("if not 2 >= 1: raise RuntimeError('no')", "none of the statements"),
+    "loop": ("while True: pass", "none of the statements"),
+    "item": ("u0 = buf3.item()", "buf3.item()"),
+    "pool": ("buf4 = alloc_from_pool(buf3, 0, torch.float32, (2, ), (1, ))", "alloc_from_pool"),
+    "host memory": ("buf4 = empty_strided_cpu((2, ), (1, ), torch.float32)", "empty_strided_cpu"),
+    "other device": ("torch.cuda.set_device(1)", "runs on one device"),
+    "unknown name": ("del buf9", "there is no buf9"),
+    "other kernel": ("triton_poi_fused_other.run(buf3, stream=stream0)", "no source of 'triton_poi_fused_other'"),
+    "other stream": ("NAME.run(buf3, buf3, buf3, 0, 1, 4096, stream=1)", "on the stream of the program"),
+    "other arguments": ("NAME.run(buf3, 4096, stream=stream0)", "launched with 2 arguments"),
+    "other seeds": ("aten.randint.low_out(0, 10, [2], out=buf3)", "something else than seeds"),
+    "element type": ("buf4 = empty_strided_cuda((2, ), (1, ), float)", "`float` is no element type"),
+    "view": ("buf4 = reinterpret_tensor(3, (2, ), (1, ), 0)", "`3` is no tensor"),
+    "fraction": ("buf4 = empty_strided_cuda((2.5, ), (1, ), torch.float32)", "2.5 is no size"),
+    "more": ("return (buf3, )\n        return (buf3, )", "after the program has returned"),
+}
+
+
+@pytest.mark.parametrize("name", _REFUSED)
+def test_what_no_package_carries_out_is_refused_with_its_line(name: str) -> None:
+    statement, reason = _REFUSED[name]
+    source = _module("dropout").replace("            del buf0\n", "")
+    (kernel,) = read_kernels(source, "module").assigned
+    statement = statement.replace("NAME", kernel)
+    changed = source.replace(_LAST, f"        {statement}\n{_LAST}")
+    line = changed[: changed.index(statement)].count("\n") + 1 + statement.count("\n")
+    with pytest.raises(UnsupportedError, match=rf"module\.py:{line}: ") as refused:
+        read_host_program(changed, _chosen(source), [torch.empty(64, 64)], {}, "module.py")
+    assert reason in str(refused.value)
+
+
+def test_a_graph_in_partitions_is_refused_with_what_to_do() -> None:
+    source = _module("dropout") + "\ndef partition_0(args):\n    pass\n"
+    with pytest.raises(UnsupportedError, match="`graph_partition` off"):
+        read_host_program(source, _chosen(source), [torch.empty(64, 64)], {})
+
+
+def test_what_is_given_must_fit_the_module() -> None:
+    source = _module("dropout")
+    with pytest.raises(InputError, match="takes 1 arguments, and 2 were given"):
+        read_host_program(source, _chosen(source), [None, None], {})
+    with pytest.raises(InputError, match="no configuration was chosen for kernel 'triton_poi_fused_add_native"):
+        read_host_program(source, {}, [torch.empty(64, 64)], {})
+    with pytest.raises(InvalidFileError, match="neither a function"):
+        read_host_program(source.replace("def call(self, args)", "def other(self, args)"), {}, [], {})
+    with pytest.raises(UnsupportedError, match="returns nothing"):
+        read_host_program(source.replace(_LAST, ""), _chosen(source), [torch.empty(64, 64)], {})
+
+
+# --- kernels ---
+
+
+def test_a_kernels_source_says_what_a_launch_needs() -> None:
+    texts = read_kernels(_module("two_layers"), "module").assigned
+    norm = generated_kernel(texts["triton_per_fused_native_layer_norm_0"], "module")
+    assert norm.heuristic == "persistent_reduction"
+    assert norm.argument_names == ("in_ptr0", "in_ptr1", "in_ptr2", "out_ptr2", "xnumel", "r0_numel", "XBLOCK")
+    assert norm.constexprs == ("XBLOCK",)
+    assert norm.signature["in_ptr0"] == "*bf16"
+    assert norm.attributes[(0,)] == [["tt.divisibility", 16]]
+    assert norm.inductor_meta["grid_type"] == "Grid1D"
+    assert norm.inductor_meta["autotune_hints"] == frozenset()
+    assert norm.options["reduction_hint"] == Opaque("ReductionHint.INNER")
+    product = generated_kernel(texts["triton_tem_fused_addmm_t_transpose_view_5"], "module")
+    assert (product.heuristic, product.constexprs) == ("template", ())
+    assert isinstance(product.options["num_warps"], int)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("@triton_heuristics.pointwise(", "@other.pointwise(", "no decorator of triton_heuristics"),
+        ("triton_meta={", "triton_meta=dict(), other={", "not a mapping that stands in the source"),
+        ("def triton_poi_fused_add_native_dropout_rand_like_0(", "def other(", "defines no function"),
+        ("@triton.jit\n", "@triton.jit\n  x", "is no Python"),
+    ],
+)
+def test_a_source_that_is_none_of_inductors_is_refused(old: str, new: str, reason: str) -> None:
+    source = _module("dropout").replace(old, new, 1)
+    with pytest.raises(InvalidFileError, match=reason):
+        read_host_program(source, {}, [torch.empty(64, 64)], {})

@@ -7,7 +7,6 @@ statement; nothing is skipped, and nothing of the module is run.
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -22,7 +21,7 @@ from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.sympy_source import as_sympy, printed_sizes
 from coilpack.compiler.freezing.kernel_bundle import CompiledConfiguration
 from coilpack.compiler.freezing.kernel_text import ChosenKernel, GeneratedKernel, generated_kernel
-from coilpack.compiler.freezing.module_source import call_body
+from coilpack.compiler.freezing.module_source import call_body, called, element_type, number, positional
 from coilpack.compiler.standalone.generated_module import read_kernels
 from coilpack.runtime.errors import InputError, UnsupportedError
 from coilpack.runtime.program.expr import Expr
@@ -30,7 +29,6 @@ from coilpack.runtime.program.expr import Expr
 _FILE = "the generated module"
 _DEVICE_GUARD = "torch.cuda._DeviceGuard"
 _SEED_RANGE = (-(2**63), 2**63 - 1)  # all of int64: what Inductor draws seeds from
-_NUMBERS = {"math.inf": math.inf, "math.nan": math.nan, "inf": math.inf, "nan": math.nan}
 
 
 def read_host_program(
@@ -126,7 +124,7 @@ class _Reader:
         for statement in statements:
             match statement:
                 case ast.With(items=[ast.withitem(context_expr=guard, optional_vars=None)], body=body) if (
-                    _called(guard) == _DEVICE_GUARD
+                    called(guard) == _DEVICE_GUARD
                 ):
                     self._located(self._check_device, guard)
                     self.run(body)
@@ -182,28 +180,18 @@ class _Reader:
         match node:
             case ast.Name(id=known) if known in self.names:
                 return self.names[known]
-            case ast.Constant(value=None | bool() | float() as value):
+            case ast.Constant(value=None | bool() as value):
                 return value
-            case ast.UnaryOp(op=ast.USub(), operand=operand) if isinstance(number := self._number(operand), float):
-                return -number
+            case ast.UnaryOp(op=ast.USub(), operand=operand) if (negated := number(operand)) is not None:
+                return -negated
             case ast.Subscript(value=ast.Name(id=shape), slice=ast.Constant(value=int() as dim)) if isinstance(
                 self.names.get(shape), tuple
             ):
                 return self.names[shape][dim]
             case ast.Call() if (make := _find(_VALUES, node)) is not None:
                 return make(self, node, name)
-        number = self._number(node)
-        return self._evaluator.evaluate(node) if number is None else number
-
-    @staticmethod
-    def _number(node: ast.expr) -> float | None:
-        """A floating-point literal, also an infinite one."""
-        match node:
-            case ast.Constant(value=float() as value):
-                return value
-            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as text)], keywords=[]):
-                return _NUMBERS.get(text)
-        return _NUMBERS.get(ast.unparse(node))
+        literal = number(node)
+        return self._evaluator.evaluate(node) if literal is None else literal
 
     def _operand(self, node: ast.expr) -> Any:
         """What a launch takes or a program returns: a node, None, a number, or a size as an expression of the IR."""
@@ -238,17 +226,15 @@ class _Reader:
     # --- calls that give a value ---
 
     def _empty(self, call: ast.Call, name: str | None) -> torch.fx.Node:
-        shape, strides, dtype = _positional(call, 3)
-        element = getattr(torch, ast.unparse(dtype).removeprefix("torch."), None)
-        if not isinstance(element, torch.dtype):
-            raise UnsupportedError(f"`{ast.unparse(dtype)}` is no element type")
+        shape, strides, dtype = positional(call, 3)
+        element = element_type(dtype)
         sizes: Any = (self._shape(shape), self._shape(strides))
         node = self.graph.create_node("call_function", torch.empty_strided, sizes, {"dtype": element}, name)
         self.dtypes[node] = element
         return node
 
     def _view(self, call: ast.Call, name: str | None) -> torch.fx.Node:
-        source, shape, strides, offset = _positional(call, 4)
+        source, shape, strides, offset = positional(call, 4)
         viewed = self._tensor(source)
         place: Any = (viewed, self._shape(shape), self._shape(strides), self._size(self._value(offset)))
         node = self.graph.create_node("call_function", torch.as_strided, place, name=name)
@@ -261,7 +247,7 @@ class _Reader:
 
     def _aligned(self, call: ast.Call, name: str | None) -> torch.fx.Node:
         """A copy of an argument where its address is not aligned; the runtime checks addresses, so there is none."""
-        (argument,) = _positional(call, 1)
+        (argument,) = positional(call, 1)
         node = self._tensor(argument)
         if node.op != "placeholder" or node.target != name:
             raise UnsupportedError("it is no argument that takes the place of itself")
@@ -269,7 +255,7 @@ class _Reader:
 
     def _measured(self, call: ast.Call, name: str | None) -> tuple[Any, ...]:  # noqa: ARG002
         """The sizes or strides of an argument, as it was compiled for."""
-        _positional(call, 0)
+        positional(call, 0)
         assert isinstance(call.func, ast.Attribute)
         value = self._tensor(call.func.value).meta.get("val")
         if value is None:
@@ -285,13 +271,13 @@ class _Reader:
         self._check_device(call)
 
     def _zero(self, call: ast.Call) -> None:
-        _positional(call, 0)
+        positional(call, 0)
         assert isinstance(call.func, ast.Attribute)
         self.graph.call_function(torch.ops.aten.zero_.default, (self._tensor(call.func.value),))
 
     def _seeds(self, call: ast.Call) -> None:
         """Draws seeds, which take the place of the buffer that was allocated for them."""
-        low, high, shape = _positional(call, 3, ("out",))
+        low, high, shape = positional(call, 3, ("out",))
         drawn = tuple(int(self._size(self._value(bound))) for bound in (low, high))  # type: ignore[arg-type]
         allocated = self._tensor(call.keywords[0].value)
         sizes = self._shape(shape)
@@ -313,7 +299,7 @@ class _Reader:
             raise UnsupportedError("it has no `out`")
         inputs = tuple(map(self._tensor, call.args))
         arguments = source_product_arguments(
-            str(_called(call)),
+            str(called(call)),
             inputs,
             {str(name): ast.literal_eval(value) for name, value in options.items()},
             self.dtypes[inputs[-1]],
@@ -342,18 +328,6 @@ class _Reader:
                 raise InputError(f"{self.file}: no configuration was chosen for kernel {name!r}, which it launches")
             self.launched[name] = ChosenKernel(self.generated[name], self.chosen[name])
         return self.launched[name]
-
-
-def _positional(call: ast.Call, count: int, keywords: tuple[str, ...] = ()) -> list[ast.expr]:
-    """The arguments of a call that takes so many, and these keywords."""
-    if len(call.args) != count or tuple(keyword.arg for keyword in call.keywords) != keywords:
-        raise UnsupportedError(f"it takes {count} arguments" + "".join(f", and {keyword}=" for keyword in keywords))
-    return call.args
-
-
-def _called(node: ast.expr) -> str | None:
-    """The dotted name of the function that an expression calls."""
-    return ast.unparse(node.func) if isinstance(node, ast.Call) else None
 
 
 Row = TypeVar("Row")

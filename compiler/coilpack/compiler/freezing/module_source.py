@@ -1,15 +1,19 @@
-"""The function of a generated module that runs its kernels, found in the module's source."""
+"""The syntax of modules that Inductor generates: the function that runs the kernels, and parts of its statements."""
 
 from __future__ import annotations
 
 import ast
+import math
 import re
+
+import torch
 
 from coilpack.runtime.errors import InvalidFileError, UnsupportedError
 
 _CALL, _RUNNER = "call", "Runner"
 _PARTITION = re.compile(r"partition_\d+")
 _ANEW = "Let Inductor generate the module anew"
+_NUMBERS = {"math.inf": math.inf, "math.nan": math.nan, "inf": math.inf, "nan": math.nan}
 
 
 def call_body(module_source: str, file: str) -> list[ast.stmt]:
@@ -42,3 +46,43 @@ def call_body(module_source: str, file: str) -> list[ast.stmt]:
             file, "", f"it has neither a function `{_CALL}(args)` nor `{_RUNNER}.{_CALL}`, as Inductor writes it", _ANEW
         )
     return call.body
+
+
+def called(node: ast.expr) -> str | None:
+    """The dotted name of the function that an expression calls; None if it is no call."""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else None
+
+
+def positional(call: ast.Call, count: int, keywords: tuple[str, ...] = ()) -> list[ast.expr]:
+    """The arguments of a call that takes so many, and exactly these keywords.
+
+    Raises:
+        UnsupportedError: it takes others.
+    """
+    if len(call.args) != count or tuple(keyword.arg for keyword in call.keywords) != keywords:
+        raise UnsupportedError(f"it takes {count} arguments" + "".join(f", and {keyword}=" for keyword in keywords))
+    return call.args
+
+
+def number(node: ast.expr) -> float | None:
+    """The value of a floating-point literal, also of an infinite one; None for anything else."""
+    match node:
+        case ast.Constant(value=float() as value):
+            return value
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as text)], keywords=[]):
+            return _NUMBERS.get(text)
+    return _NUMBERS.get(ast.unparse(node))
+
+
+def element_type(node: ast.expr) -> torch.dtype:
+    """The element type that an expression names, as `torch.float32`.
+
+    Raises:
+        UnsupportedError: it names none.
+    """
+    match node:
+        case ast.Attribute(value=ast.Name(id="torch"), attr=name) if isinstance(
+            found := getattr(torch, name, None), torch.dtype
+        ):
+            return found
+    raise UnsupportedError(f"`{ast.unparse(node)}` is no element type")
