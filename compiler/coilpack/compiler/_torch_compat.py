@@ -34,6 +34,7 @@ if not OLDEST <= _version() <= NEWEST:
     )
 
 try:
+    import torch._export.utils as export_utils
     import torch._inductor.config as inductor_config
     from torch._decomp import get_decompositions
     from torch._dispatch.python import enable_python_dispatcher
@@ -42,6 +43,7 @@ try:
         get_interface_for_device,
         register_interface_for_device,
     )
+    from torch._dynamo.repro import after_aot
     from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
     from torch._higher_order_ops.triton_kernel_wrap import (
         kernel_side_table,
@@ -78,6 +80,7 @@ try:
     )
     from torch._inductor.utils import LineContext
     from torch._inductor.virtualized import V
+    from torch._ops import OperatorBase
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.export.pt2_archive import _package as pt2_package
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -125,6 +128,9 @@ try:
         (mm_plus_mm, "tuned_mm_plus_mm"),
         (tracing_triton_hopifier_singleton, "call_HOP"),
         (pt2_package, "PT2ArchiveReader"),
+        (export_utils, "_materialize_cpp_cia_ops"),
+        (OperatorBase, "py_impl"),
+        (after_aot, "save_graph_repro"),
     ]
     _REQUIRED_FIELDS = [
         (CompiledFxGraph, ("cache_key", "source_code", "_triton_bundle")),
@@ -163,6 +169,7 @@ __all__ = [
     "Max",
     "Min",
     "Mod",
+    "OperatorBase",
     "PyCodeCache",
     "PythonMod",
     "PythonWrapperCodegen",
@@ -175,6 +182,7 @@ __all__ = [
     "Where",
     "WrapperFxCodegen",
     "WrapperLine",
+    "after_aot",
     "call_triton_kernel",
     "choices_independent_of_sizes",
     "compile_fx_inner",
@@ -185,6 +193,7 @@ __all__ = [
     "device_codegens",
     "empty_block_mask",
     "enable_python_dispatcher",
+    "export_utils",
     "flex_attention_op",
     "forget_missing_triton",
     "free_unbacked_symbols",

@@ -11,6 +11,7 @@ from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.decompositions.user_kernels import checked_arguments
 from coilpack.compiler.capture.refusals import refuse_data_dependence
 from coilpack.compiler.capture.symbols import assume_usual_sizes
+from coilpack.compiler.capture.torch_overhead import composites_kept_quickly
 from coilpack.runtime.errors import UnsupportedError
 
 _STATE = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
@@ -29,7 +30,7 @@ def functionalise(program: torch.export.ExportedProgram, name: str) -> torch.exp
             refuse_data_dependence(module.graph)
     apart = _apart(program)
     try:
-        with torch.no_grad(), checked_arguments():
+        with torch.no_grad(), checked_arguments(), composites_kept_quickly():
             functional: torch.export.ExportedProgram = apart.run_decompositions({}, decompose_custom_triton_ops=True)
     except UnsupportedError as error:
         raise UnsupportedError(str(error).splitlines()[0]) from error  # torch adds the graph to the message

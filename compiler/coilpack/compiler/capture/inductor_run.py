@@ -11,6 +11,7 @@ import torch
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.source_location import first_known, source_location
+from coilpack.compiler.capture.torch_overhead import no_repro_scripts
 from coilpack.runtime.errors import CoilpackError, UnsupportedError
 
 
@@ -31,6 +32,7 @@ def compile_graph(retraced: Retraced, settings: Mapping[str, Any], **options: An
     _keep_output_layouts(retraced.graph_module.graph)
     with (
         compat.sums_of_products_apart(),
+        no_repro_scripts(),
         compat.inductor_config.patch(**settings),
         compat.V.set_fake_mode(retraced.fake_mode),
         retraced.fake_mode,
