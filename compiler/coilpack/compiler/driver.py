@@ -6,17 +6,17 @@ import functools
 import os
 import queue
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from coilpack import schemas
-from coilpack.compiler.bundle import StorageContent, TargetBundle
+from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.cache import Cache, content_key, default_directory, source_hash
-from coilpack.compiler.iree.emit import check_folder, next_commands, write_folder
-from coilpack.compiler.iree.standalone import standalone_executable
+from coilpack.compiler.emit import EMITTERS, IMAGE_KINDS, Emit, ImageChoice, check_output
+from coilpack.compiler.iree.emit import next_commands
 from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.merge import merge_programs
 from coilpack.compiler.mlir.sources import MlirSource
@@ -24,23 +24,11 @@ from coilpack.compiler.pt2 import Pt2File
 from coilpack.compiler.target_process import Exporter, Processes, Progress, Work, compile_apart, export_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
-from coilpack.runtime.atomic import write_atomically
 from coilpack.runtime.errors import InputError
-from coilpack.runtime.executable import read_executable, write_executable
-from coilpack.runtime.package import StorageData, write_package
 from coilpack.runtime.program import ir
-from coilpack.runtime.program.text import print_program
 from coilpack.schemas.wire import MAX_BINDINGS
 
-Emit = Literal["coil", "cda1", "text", "iree"]
-ImageChoice = Literal["ptx", "cubin", "both"]
 MatmulChoice = Literal["triton", "cublaslt"]
-
-_IMAGE_KINDS: Mapping[ImageChoice, tuple[ir.ImageKind, ...]] = {
-    "ptx": (ir.ImageKind.PTX,),
-    "cubin": (ir.ImageKind.CUBIN,),
-    "both": (ir.ImageKind.PTX, ir.ImageKind.CUBIN),
-}
 
 
 @dataclass(frozen=True)
@@ -116,7 +104,7 @@ def compile_package(
     targets = _check(options)
     if not sources:
         raise InputError("there is no function to compile; name at least one, with its source")
-    _check_output(output, sources.values(), options.emit)
+    check_output(output, sources.values(), options.emit)
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
         files = _exported({name: str(source) for name, source in sources.items()}, Path(scratch), progress)
         exported = {}
@@ -127,7 +115,7 @@ def compile_package(
         work = Work(
             exported,
             modules,
-            _IMAGE_KINDS[options.image],
+            IMAGE_KINDS[options.image],
             options.ptx_version,
             options.float32_matmul_precision,
             options.matmul,
@@ -139,7 +127,7 @@ def compile_package(
         bundles, cached = _compile_targets(work, targets, options.jobs or len(os.sched_getaffinity(0)))
         program = merge_programs([bundle.program for bundle in bundles])
         progress(f"writing {output}")
-        _EMITTERS[options.emit](list(exported.values()), bundles, program, output)
+        EMITTERS[options.emit](list(exported.values()), bundles, program, output)
     return _report(options, output, program, cached)
 
 
@@ -165,7 +153,7 @@ def compile_kernels(
     targets = _check(options)
     function = _python_file(source)
     path, name = function or (Path(source), "")
-    _check_output(output, [path], options.emit)
+    check_output(output, [path], options.emit)
     if name and kernel_options is None:
         raise InputError(f"{source!r} is one function; give the signature that it is compiled for")
     if kernel_options is not None and not name:
@@ -173,7 +161,7 @@ def compile_kernels(
     bundles = [_compile_standalone(path, name, target, options, kernel_options, progress) for target in targets]
     program = merge_programs([bundle.program for bundle in bundles])
     progress(f"writing {output}")
-    _EMITTERS[options.emit]([], bundles, program, output)
+    EMITTERS[options.emit]([], bundles, program, output)
     return _report(options, output, program)
 
 
@@ -194,7 +182,7 @@ def _compile_standalone(
     from coilpack.compiler.kernels.lower import KernelCompiler  # brings in Triton, as the next does torch
     from coilpack.compiler.standalone.compile import compile_function, compile_module
 
-    kinds = _IMAGE_KINDS[options.image]
+    kinds = IMAGE_KINDS[options.image]
     compiler = KernelCompiler(
         target,
         ptx_version=parse_ptx_version(options.ptx_version) if options.ptx_version else None,
@@ -220,21 +208,6 @@ def _check(options: CompileOptions) -> list[Target]:
     if options.emit == "cda1" and (len(targets) > 1 or options.image == "both"):
         raise InputError("an executable holds one image kind of one target; name one target and ptx or cubin")
     return targets
-
-
-def _check_output(output: Path, sources: Iterable[str | Path], emit: Emit) -> None:
-    """Refuses a file or folder that cannot be written, or is an input, before any work."""
-    if not output.parent.is_dir():
-        raise InputError(f"there is no folder {str(output.parent)!r} to write {output.name!r} into")
-    if emit == "iree":
-        check_folder(output)
-    elif output.is_dir():
-        raise InputError(f"{str(output)!r} is a folder; name the file to write")
-    if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise InputError(f"{str(output)!r} cannot be written: its folder is not writable")
-    for source in map(Path, sources):
-        if output.exists() and source.exists() and output.samefile(source):
-            raise InputError(f"{str(output)!r} is the input too; write to another file")
 
 
 def _python_file(source: str) -> tuple[Path, str] | None:
@@ -337,62 +310,3 @@ def _own_code() -> str:
     """A hash of the source of all that compiles and writes, so that a change in it compiles again."""
     roots = [Path(__file__).parent, Path(errors.__file__).parent, Path(schemas.__file__).parent]
     return source_hash(file for root in roots for file in root.rglob("*.py"))
-
-
-# --- emitters ---
-
-
-def _emit_package(
-    exported: Sequence[Pt2File], bundles: Sequence[TargetBundle], program: ir.Program, output: Path
-) -> None:
-    storages = _storages(exported, bundles, program)
-    executables = {entry: data for bundle in bundles for entry, data in bundle.executables.items()}
-    write_package(output, program, executables, storages)
-
-
-def _storages(exported: Sequence[Pt2File], bundles: Sequence[TargetBundle], program: ir.Program) -> list[StorageData]:
-    """The program's storages with their bytes."""
-    contents = {name: content for bundle in bundles for name, content in bundle.storages.items()}
-    return [_storage_data(storage.name, contents[storage.name], exported) for storage in program.storages]
-
-
-def _storage_data(name: str, content: StorageContent, exported: Sequence[Pt2File]) -> StorageData:
-    """A storage with its bytes: those in the bundle, or streamed from the file that holds them."""
-    data = content.data
-    if data is not None:
-        return StorageData(name, content.dtype, content.shape, lambda: [data])
-    found = next(filter(None, (file.content(content.digest) for file in exported)))
-    return StorageData(name, content.dtype, content.shape, found)
-
-
-def _emit_executable(
-    exported: Sequence[Pt2File],  # noqa: ARG001
-    bundles: Sequence[TargetBundle],
-    program: ir.Program,
-    output: Path,
-) -> None:
-    (data,) = bundles[0].executables.values()
-    executable = standalone_executable(read_executable(data), program.targets[0].kernels)
-    write_atomically(output, write_executable(executable))
-
-
-def _emit_text(
-    exported: Sequence[Pt2File],  # noqa: ARG001
-    bundles: Sequence[TargetBundle],  # noqa: ARG001
-    program: ir.Program,
-    output: Path,
-) -> None:
-    write_atomically(output, print_program(program).encode())
-
-
-def _emit_iree(exported: Sequence[Pt2File], bundles: Sequence[TargetBundle], program: ir.Program, output: Path) -> None:
-    (data,) = bundles[0].executables.values()
-    write_folder(output, program, read_executable(data), _storages(exported, bundles, program))
-
-
-_EMITTERS: Mapping[Emit, Callable[[Sequence[Pt2File], Sequence[TargetBundle], ir.Program, Path], None]] = {
-    "coil": _emit_package,
-    "cda1": _emit_executable,
-    "text": _emit_text,
-    "iree": _emit_iree,
-}

@@ -13,7 +13,8 @@ from coilpack.cli.terminal import orderly_end, progress_printer
 from coilpack.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from coilpack.compiler.driver import CompileOptions, CompileReport, Emit, ImageChoice, MatmulChoice
+    from coilpack.compiler.driver import CompileOptions, CompileReport, MatmulChoice
+    from coilpack.compiler.emit import Emit, ImageChoice
 
 _FUNCTION = "main"
 _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the output's suffix

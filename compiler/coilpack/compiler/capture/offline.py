@@ -64,6 +64,11 @@ def _interface(target: Target) -> type:
     return Offline
 
 
+def served_target() -> Target | None:
+    """The target that this process compiles for; None where it has compiled for none."""
+    return _served[0] if _served else None
+
+
 @contextmanager
 def target_device(target: Target) -> Iterator[None]:
     """Within it, Inductor and Triton compile for `target`, with a GPU or without.

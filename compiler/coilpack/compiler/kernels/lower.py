@@ -107,6 +107,18 @@ class KernelCompiler:
             return failed
         return self._threads.submit(self._compile, source, ir, options, parameters, key)
 
+    def assemble(self, kernel: LoweredKernel, *, fp_fusion: bool = True) -> Future[LoweredKernel]:
+        """Begins the last step of a kernel whose PTX is there: the check of what it needs, and its cubin.
+
+        Args:
+            kernel: with its PTX, for this target.
+            fp_fusion: whether multiplications and additions may become fused ones.
+
+        Returns:
+            The kernel to come, as from `submit`.
+        """
+        return self._threads.submit(self._finish, kernel, {"enable_fp_fusion": fp_fusion})
+
     def compile(self, sources: Sequence[KernelSource]) -> list[LoweredKernel]:
         """Compiles all of `sources`.
 

@@ -189,3 +189,16 @@ def register_counts(image: bytes | memoryview, *, file: str = "<cubin>") -> dict
                     if symbol in kernels:
                         counts[kernels[symbol]] = count
     return counts
+
+
+def code_sections(image: bytes | memoryview, *, file: str = "<cubin>") -> dict[str, bytes]:
+    """The machine code of each kernel of a cubin, as the device runs it: neither symbols nor line information.
+
+    Raises:
+        InvalidFileError: it is no valid cubin.
+    """
+    elf = _Elf(image, file, "")
+    strings = bytes(elf.content(elf.names))
+    kernels = frozenset(_kernels(elf).values())
+    named = {elf.text(strings, section.name).removeprefix(".text."): section for section in elf.sections}
+    return {name: bytes(elf.content(section)) for name, section in named.items() if name in kernels}
