@@ -22,6 +22,7 @@ from coilpack.compiler.function_source import FunctionSource, finished_function,
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import ResourceError
 from coilpack.compiler.kernels.pool import WorkerPool
+from coilpack.compiler.passes.common_candidates import launchable_kernels, with_common_candidates
 from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.compiler.weights import Weights
@@ -42,6 +43,7 @@ class TargetOptions:
             float32, `high` in TF32.
         matmul: what multiplies matrices: `triton` takes kernels, `cublaslt` calls the library when the program runs.
         fused_buffers: how many buffers one kernel may bring together by fusion; None for any number.
+        candidates: how many configurations to keep of each kernel, for tuning.
     """
 
     image_kinds: tuple[ir.ImageKind, ...] = (ir.ImageKind.PTX, ir.ImageKind.CUBIN)
@@ -49,6 +51,7 @@ class TargetOptions:
     float32_matmul_precision: str = "highest"
     matmul: Matmul = "triton"
     fused_buffers: int | None = None
+    candidates: int = 1
 
 
 def compile_target(
@@ -88,11 +91,13 @@ def compile_target(
         cache=cache,
         workers=workers,
     )
-    kernels = ProgramKernels(compiler)
+    kernels = ProgramKernels(compiler, candidates=options.candidates, progress=progress)
     with target_device(target), compiler:
         sources = function_sources(programs, weights)
-        functions = _in_turn(_Function(source, weights, options, kernels, progress) for source in sources.values())
-        compiled = kernels.finish()
+        functions = with_common_candidates(
+            _in_turn(_Function(source, weights, options, kernels, progress) for source in sources.values())
+        )
+        compiled = kernels.finish(launchable_kernels(functions))
     return target_bundle(target, options.image_kinds, functions, compiled, weights)
 
 
@@ -164,7 +169,13 @@ class _Function:
         self.progress(f"{name}: tracing for {self.target.name}")
         library_products = self.options.matmul == "cublaslt"
         traced = self.source.trace(fuse_attention=fuse_attention, library_products=library_products)
-        choices = StaticChoices(self.target, budget, self.kernels.unfit, library_products=library_products)
+        choices = StaticChoices(
+            self.target,
+            budget,
+            self.kernels.unfit,
+            library_products=library_products,
+            candidates=self.options.candidates,
+        )
         host = run_inductor(traced.retraced, choices, self.options.fused_buffers)
         signature, bindings = traced.outside()
         self.progress(f"{name}: compiling {len(host.kernels)} kernels for {self.target.name}")
@@ -175,7 +186,11 @@ class _Function:
         captured = self._captured
         kernels = self.kernels.add(self.started)
         bound = {
-            name: BoundKernel(made.kernel, tuple(p.name for p in made.lowered.parameters))
+            name: BoundKernel(
+                made.first.kernel,
+                made.first.argument_names,
+                {name: other.kernel for name, other in made.alternatives.items()},
+            )
             for name, made in zip(captured.host.kernels, kernels, strict=True)
         }
         return finished_function(captured.signature, captured.bindings, captured.host, bound, self.weights)

@@ -26,9 +26,12 @@ from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_vers
 from coilpack.runtime import errors
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.program import ir
+from coilpack.runtime.program.verify_dispatch import MAX_ALTERNATIVES
 from coilpack.schemas.wire import MAX_BINDINGS
 
 MatmulChoice = Literal["triton", "cublaslt"]
+
+_WITHOUT_CANDIDATES: tuple[Emit, ...] = ("cda1", "iree")  # what is emitted for tools that know none
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class CompileOptions:
         float32_matmul_precision: `highest` for IEEE float32 products, `high` for TF32.
         matmul: `triton` compiles products of matrices with what surrounds them; `cublaslt` leaves them to NVIDIA's
             library, which whoever runs the package then needs.
+        candidates: how many configurations to keep of each kernel, 1 to 64, for tuning to choose among.
     """
 
     targets: Sequence[str] = ("sm_80",)
@@ -55,6 +59,7 @@ class CompileOptions:
     cache: Path | None = None
     float32_matmul_precision: str = "highest"
     matmul: MatmulChoice = "triton"
+    candidates: int = 1
 
     @classmethod
     def cached(cls, **options: Any) -> CompileOptions:
@@ -120,6 +125,7 @@ def compile_package(
             options.float32_matmul_precision,
             options.matmul,
             MAX_BINDINGS if options.emit == "iree" else None,
+            options.candidates,
             options.cache,
             Path(scratch),
             progress,
@@ -154,6 +160,8 @@ def compile_kernels(
     function = _python_file(source)
     path, name = function or (Path(source), "")
     check_output(output, [path], options.emit)
+    if options.candidates > 1:
+        raise InputError("candidates are kept of the kernels of a model, whose functions launch them to be measured")
     if name and kernel_options is None:
         raise InputError(f"{source!r} is one function; give the signature that it is compiled for")
     if kernel_options is not None and not name:
@@ -207,6 +215,11 @@ def _check(options: CompileOptions) -> list[Target]:
         raise InputError("a module for IREE holds the PTX of one target; name one target, and ptx")
     if options.emit == "cda1" and (len(targets) > 1 or options.image == "both"):
         raise InputError("an executable holds one image kind of one target; name one target and ptx or cubin")
+    if not 1 <= options.candidates <= MAX_ALTERNATIVES:
+        kept = f"{options.candidates} candidates of each kernel cannot be kept"
+        raise InputError(f"{kept}; ask for 1 to {MAX_ALTERNATIVES}")
+    if options.candidates > 1 and options.emit in _WITHOUT_CANDIDATES:
+        raise InputError(f"--emit {options.emit} has one kernel for each launch; keep candidates in a package")
     return targets
 
 
@@ -293,6 +306,7 @@ def _bundle_key(work: Work, target: Target) -> str:
         float32_matmul_precision=work.float32_matmul_precision,
         matmul=work.matmul,
         fused_buffers=work.fused_buffers,
+        candidates=work.candidates,
         versions={name: version(name) for name in ("torch", "triton")},
         environment={name: value for name, value in os.environ.items() if _changes_code(name)},
         compiler=_own_code(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from coilpack.compiler.capture.choices import UnfitConfigs
 from coilpack.compiler.capture.host_graph import CapturedKernel
 from coilpack.compiler.kernels.access import parameter_access
-from coilpack.compiler.kernels.lower import KernelCompiler
+from coilpack.compiler.kernels.lower import KernelCompiler, Progress
 from coilpack.compiler.kernels.lowered import LoweredKernel, ResourceError
 from coilpack.compiler.kernels.source import KernelSource
 from coilpack.compiler.targets import Target
@@ -42,28 +42,58 @@ class ProgramKernel:
     source: KernelSource
     lowered: LoweredKernel
 
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """The captured argument behind each parameter."""
+        return tuple(parameter.name for parameter in self.lowered.parameters)
+
+    def replaceable_by(self, other: ProgramKernel) -> bool:
+        """Whether `other` can be launched in its place, on the same operands."""
+        return (self.kernel.parameters, self.kernel.cooperative, self.argument_names) == (
+            other.kernel.parameters,
+            other.kernel.cooperative,
+            other.argument_names,
+        )
+
+    @property
+    def image(self) -> str:
+        """What it does, in the terms of a device: equal for two kernels whose code differs in nothing but symbols."""
+        code = self.lowered
+        return f"{code.num_warps} {code.shared_memory_bytes} {code.ptx.replace(code.kernel_name, '')}"
+
 
 @dataclass(frozen=True)
-class _Started:
-    """A kernel that is being compiled."""
+class MadeKernel:
+    """A kernel of a function, and those that can take its place, by captured name, in the order of preference."""
+
+    first: ProgramKernel
+    alternatives: Mapping[str, ProgramKernel]
+
+
+@dataclass(frozen=True)
+class _Configured:
+    """One configuration of a kernel, to be compiled under a name."""
 
     name: str
     captured: CapturedKernel
     source: KernelSource
-    lowered: Future[LoweredKernel]
+    content: str
 
 
 @dataclass(frozen=True)
 class FunctionKernels:
-    """The kernels of a function: what each is made of, in order, and those that the program did not have yet."""
+    """The kernels of a function: the configurations of each, in order, and what is being compiled for it.
 
-    contents: tuple[str, ...]
-    started: Mapping[str, _Started]
+    What is being compiled is what the program did not have yet, by content.
+    """
+
+    configured: tuple[tuple[_Configured, ...], ...]
+    started: dict[str, Future[LoweredKernel]]
 
     def cancel(self) -> None:
         """Drops what has not begun."""
-        for kernel in self.started.values():
-            kernel.lowered.cancel()
+        for lowered in self.started.values():
+            lowered.cancel()
 
 
 @dataclass
@@ -72,12 +102,20 @@ class ProgramKernels:
 
     A kernel is named after the first function that needs it; functions whose kernels are made of the same source share
     it.
+
+    Attributes:
+        compiler: what compiles them.
+        unfit: configurations that turned out not to fit.
+        candidates: how many configurations to keep of each kernel.
+        progress: called with a message for each candidate that is dropped.
     """
 
     compiler: KernelCompiler
     unfit: UnfitConfigs = field(default_factory=UnfitConfigs)
-    _all: list[ProgramKernel] = field(default_factory=list)
-    _by_content: dict[str, ProgramKernel] = field(default_factory=dict)
+    candidates: int = 1
+    progress: Progress = lambda message: None  # noqa: ARG005
+    _by_content: dict[str, ProgramKernel | None] = field(default_factory=dict)  # None: it does not compile
+    _used: dict[str, ProgramKernel] = field(default_factory=dict)  # by export name
 
     @property
     def target(self) -> Target:
@@ -95,48 +133,102 @@ class ProgramKernels:
             before: those of another function, begun and not added yet, which will be added before these.
         """
         names = [f"{function}_dispatch_{ordinal}_{k.name}" for ordinal, k in enumerate(captured)]
-        contents: list[str] = []
-        started: dict[str, _Started] = {}
-        for kernel, name, symbol in zip(captured, names, unique_kernel_names(names), strict=True):
-            source = tuner_source(kernel.tuner, kernel.config, symbol)
-            content = _content(source, name)
-            contents.append(content)
-            known = content in self._by_content or content in started
-            if not known and not (before is not None and content in before.started):
-                started[content] = _Started(name, kernel, source, self.compiler.submit(source))
-        return FunctionKernels(tuple(contents), started)
+        every = [[(name, k), *_alternatives(name, k)] for name, k in zip(names, captured, strict=True)]
+        symbols = iter(unique_kernel_names([name for some in every for name, _ in some]))
+        kernels = FunctionKernels(
+            tuple(tuple(_configured(name, k, next(symbols)) for name, k in some) for some in every), {}
+        )
+        ahead = before.started if before is not None else {}
+        for configured in kernels.configured:
+            for one in configured[: self.candidates]:
+                if one.content not in ahead:
+                    self._start(one, kernels)
+        return kernels
 
-    def add(self, kernels: FunctionKernels) -> list[ProgramKernel]:
+    def _start(self, one: _Configured, kernels: FunctionKernels) -> None:
+        if one.content not in self._by_content and one.content not in kernels.started:
+            kernels.started[one.content] = self.compiler.submit(one.source)
+
+    def add(self, kernels: FunctionKernels) -> list[MadeKernel]:
         """Adds the kernels of a function when they are compiled; its kernels, in order.
 
         Raises:
             ResourceError: one needs more than the target has; none is added, and `unfit` has its configuration.
             CoilpackError: one cannot be compiled, or launched by a package.
         """
-        made: dict[str, ProgramKernel] = {}
-        for content, kernel in kernels.started.items():
+        firsts = []
+        for first, *_ in kernels.configured:
             try:
-                lowered = kernel.lowered.result()
-                made[content] = ProgramKernel(program_kernel(kernel.name, lowered), kernel.source, lowered)
+                firsts.append(self._made(first, kernels))
             except CoilpackError as error:
                 kernels.cancel()
                 if isinstance(error, ResourceError):
-                    error.another = self.unfit.add(kernel.captured.tuner, kernel.captured.config)
+                    error.another = self.unfit.add(first.captured.tuner, first.captured.config)
                 raise
-        self._by_content.update(made)
-        self._all.extend(made.values())
-        return [self._by_content[content] for content in kernels.contents]
+        made = []
+        for first_made, configured in zip(firsts, kernels.configured, strict=True):
+            self._used.setdefault(first_made.kernel.export_name, first_made)
+            alternatives = self._candidates(first_made, configured[1:], kernels)
+            self._used.update({one.kernel.export_name: one for one in alternatives.values()})
+            made.append(MadeKernel(first_made, alternatives))
+        return made
 
-    def finish(self) -> list[ProgramKernel]:
-        """All kernels of the program, each with a symbol of its own.
+    def _made(self, one: _Configured, kernels: FunctionKernels) -> ProgramKernel:
+        known = self._by_content.get(one.content)
+        if known is not None:
+            return known
+        self._start(one, kernels)
+        lowered = kernels.started[one.content].result()
+        digest = one.source.digest(one.captured.config.kwargs)
+        kernel = replace(
+            program_kernel(one.name, lowered), source=digest, configuration=one.captured.configuration if digest else ""
+        )
+        made = self._by_content[one.content] = ProgramKernel(kernel, one.source, lowered)
+        return made
+
+    def _candidates(
+        self, first: ProgramKernel, others: Sequence[_Configured], kernels: FunctionKernels
+    ) -> dict[str, ProgramKernel]:
+        """As many of the others as are to be kept and can take the place of `first`, each of another image."""
+        images, found = {first.image}, dict[str, ProgramKernel]()
+        for one in others:
+            if len(found) + 1 == self.candidates:
+                break
+            made = self._candidate(one, kernels)
+            if made is None or made.image in images:
+                continue
+            if not first.replaceable_by(made):
+                self.progress(f"{one.name} ({one.captured.configuration}) is no candidate: its parameters differ")
+                continue
+            images.add(made.image)
+            found[one.captured.name] = made
+        return found
+
+    def _candidate(self, one: _Configured, kernels: FunctionKernels) -> ProgramKernel | None:
+        """A candidate; None for one that cannot be compiled, which costs a message and no more."""
+        if one.content in self._by_content:
+            return self._by_content[one.content]
+        try:
+            return self._made(one, kernels)
+        except CoilpackError as error:
+            self._by_content[one.content] = None
+            self.progress(f"{one.name} ({one.captured.configuration}) is no candidate: {error}")
+            return None
+
+    def finish(self, launched: Collection[str]) -> list[ProgramKernel]:
+        """The kernels of the program, each with a symbol of its own.
 
         Each function's symbols are unique by themselves. Where names of two functions meet in one symbol (`a$b`,
         `a_b`), those that must give way are compiled again under their new one.
+
+        Args:
+            launched: the export names of those that functions launch, or may launch; the others are left out.
         """
-        symbols = unique_kernel_names([k.kernel.export_name for k in self._all])
+        kept = [kernel for name, kernel in self._used.items() if name in launched]
+        symbols = unique_kernel_names([k.kernel.export_name for k in kept])
         moved = {
             k.kernel.export_name: replace(k.source, kernel_name=symbol)
-            for k, symbol in zip(self._all, symbols, strict=True)
+            for k, symbol in zip(kept, symbols, strict=True)
             if symbol != k.source.kernel_name
         }
         again = dict(zip(moved, self.compiler.compile(list(moved.values())), strict=True))
@@ -144,8 +236,18 @@ class ProgramKernels:
             replace(k, source=moved[k.kernel.export_name], lowered=again[k.kernel.export_name])
             if k.kernel.export_name in moved
             else k
-            for k in self._all
+            for k in kept
         ]
+
+
+def _alternatives(name: str, kernel: CapturedKernel) -> list[tuple[str, CapturedKernel]]:
+    """The alternatives of a kernel that is exported under `name`, and the names for them."""
+    return [(f"{name}{other.name.removeprefix(kernel.name)}", other) for other in kernel.alternatives]
+
+
+def _configured(name: str, kernel: CapturedKernel, symbol: str) -> _Configured:
+    source = tuner_source(kernel.tuner, kernel.config, symbol)
+    return _Configured(name, kernel, source, _content(source, name))
 
 
 def _content(source: KernelSource, name: str) -> str:

@@ -36,6 +36,7 @@ class Work:
         float32_matmul_precision: `highest` or `high`.
         matmul: `triton` or `cublaslt`.
         fused_buffers: how many buffers one kernel may bring together by fusion; None for any number.
+        candidates: how many configurations to keep of each kernel.
         cache: folder of the cache of kernels; None for none.
         scratch: a folder for what is needed only meanwhile.
         progress: called with short messages, from several threads.
@@ -48,6 +49,7 @@ class Work:
     float32_matmul_precision: str
     matmul: str
     fused_buffers: int | None
+    candidates: int
     cache: Path | None
     scratch: Path
     progress: Progress
@@ -144,6 +146,7 @@ def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -
         "float32_matmul_precision": work.float32_matmul_precision,
         "matmul": work.matmul,
         "fused_buffers": work.fused_buffers,
+        "candidates": work.candidates,
         "jobs": jobs,
         "cache": str(work.cache) if work.cache else None,
         "output": str(output),

@@ -68,6 +68,7 @@ def _compile(request: Mapping[str, Any], progress: Callable[[str], None]) -> Non
             request["float32_matmul_precision"],
             request["matmul"],
             request["fused_buffers"],
+            request["candidates"],
         ),
         jobs=request["jobs"],
         cache=Cache(Path(request["cache"])) if request["cache"] else None,

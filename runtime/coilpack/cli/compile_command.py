@@ -62,6 +62,14 @@ _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the outpu
     show_default=True,
     help="What multiplies matrices: kernels of the package, or NVIDIA's library, called when it runs.",
 )
+@click.option(
+    "--candidates",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Configurations to keep of each kernel, for coilpack tune to choose among on a GPU.",
+)
 @click.option("--signature", metavar="ITEMS", help='Of a Triton function, as "*fp32:16, *fp32, i32, 128".')
 @click.option("--grid", metavar="SIZES", help='Its workgroups, as "cdiv(n, 128), 1, 1"; else each launch says them.')
 @click.option("--num-warps", type=click.IntRange(min=1), metavar="N", help="Its warps (default: its tuner's, or 4).")
@@ -78,6 +86,7 @@ def command(
     jobs: int | None,
     tf32: bool,
     matmul: MatmulChoice,
+    candidates: int,
     signature: str | None,
     grid: str | None,
     num_warps: int | None,
@@ -117,6 +126,7 @@ def command(
         cache=None if no_cache else default_directory(),
         float32_matmul_precision="high" if tf32 else "highest",
         matmul=matmul,
+        candidates=candidates,
     )
     with orderly_end(), progress_printer() as progress:
         if source is not None and (signature is not None or source.endswith(".py")):

@@ -21,10 +21,14 @@ _PHILOX_STEP = 4  # 32-bit words by which torch's generator moves on when it dra
 
 @dataclass(frozen=True)
 class BoundKernel:
-    """A kernel of the program, with the captured argument name behind each of its parameters, in the image's order."""
+    """A kernel of the program, with the captured argument name behind each of its parameters, in the image's order.
+
+    `alternatives` are the kernels that can take its place, by their captured names, in the order of preference.
+    """
 
     kernel: ir.Kernel
     argument_names: tuple[str, ...]
+    alternatives: Mapping[str, ir.Kernel] = field(default_factory=dict)
 
 
 def build_function(
@@ -166,11 +170,13 @@ class _Builder:
         return value
 
     def launch(self, node: torch.fx.Node) -> None:
-        name, grid, operands = node.args
+        name, grid, operands, *others = node.args
+        grids: Mapping[str, Any] = dict(*others)
         bound = self.kernels[str(name)]
         assert isinstance(operands, Mapping)
         resolved = tuple(self.operand(bound, operands, argument) for argument in bound.argument_names)
-        self.operations.append(ir.Dispatch(bound.kernel, grid, resolved))  # type: ignore[arg-type]
+        alternatives = tuple(ir.Alternative(k, grids[n]) for n, k in bound.alternatives.items() if n in grids)
+        self.operations.append(ir.Dispatch(bound.kernel, grid, resolved, alternatives))  # type: ignore[arg-type]
 
     def operand(self, bound: BoundKernel, operands: Mapping[str, Any], argument: str) -> ir.Operand:
         if argument not in operands:

@@ -7,6 +7,7 @@ configurations, of which Inductor's first is its own heuristic's answer.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ _TENSOR_FLOPS = 2048.0  # fused multiply-adds a cycle and multiprocessor, 16-bit
 _SIMT_FLOPS = 128.0  # the same without tensor cores
 _BYTES_PER_CYCLE = 32.0  # of device memory and L2, for one multiprocessor when all are busy
 _WARPS_FOR_FULL_RATE = 8
+_MAX_WARPS = 32  # of a workgroup: 1024 threads
 _ELEMENT_BYTES = 4.0  # of a pointwise kernel's operand, on average
 _LOADS_IN_FLIGHT = 8.0  # that one thread can have waiting
 
@@ -103,6 +105,8 @@ class StaticChoices(compat.InductorChoices):
             a kernel turned out to need more than the target has.
         unfit: configurations that are not chosen; None for none such.
         library_products: leave products of matrices to a library instead of taking a template for them.
+        candidates: configurations to have of each kernel; with more than one, there are also those that Inductor would
+            try only when it tunes.
     """
 
     def __init__(
@@ -112,21 +116,34 @@ class StaticChoices(compat.InductorChoices):
         unfit: UnfitConfigs | None = None,
         *,
         library_products: bool = False,
+        candidates: int = 1,
     ) -> None:
         super().__init__()
         self._target = target
         self._budget = shared_memory_budget
         self._unfit = unfit or UnfitConfigs()
         self.library_products = library_products
+        self.candidates = candidates
 
-    def config_of(self, tuner: Any) -> Any:
-        """The configuration to compile a generated kernel with, as `ordered_configs` prefers them.
+    def configs_of(self, tuner: Any, wider: Any = None) -> list[Any]:
+        """The configurations to compile a generated kernel with, as `ordered_configs` prefers them.
+
+        Args:
+            tuner: the kernel.
+            wider: the same kernel with more configurations. Those come last, so that they change no first choice.
 
         Raises:
             UnsupportedError: the kernel has none.
         """
         configs = ordered_configs(tuner, self._target)
-        return next((config for config in configs if not self._unfit.holds(tuner, config)), configs[0])
+        fitting = [config for config in configs if not self._unfit.holds(tuner, config)] or configs[:1]
+        if wider is None:
+            return fitting
+        further = ordered_configs(wider, self._target)
+        if tuner.size_hints:  # else it is a user's, or a template's, whose configurations say what else may work
+            further += _other_warps(fitting[0])
+        known = {str(config): config for config in (*configs, *further)}
+        return fitting + [c for c in list(known.values())[len(configs) :] if not self._unfit.holds(tuner, c)]
 
     def uuid(self) -> str:
         """Identifies the policy in Inductor's caches."""
@@ -246,6 +263,17 @@ def _halvings(config: Any) -> list[Any]:
             found.append(dataclasses.replace(last, **halved))
         else:
             return found
+
+
+def _other_warps(config: Any) -> list[Any]:
+    """The same blocks with half and with twice the warps."""
+    found = []
+    for num_warps in (config.num_warps // 2, config.num_warps * 2):
+        if 1 <= num_warps <= _MAX_WARPS:
+            other = copy.copy(config)
+            other.num_warps = num_warps
+            found.append(other)
+    return found
 
 
 def ordered_configs(tuner: Any, target: Target) -> list[Any]:

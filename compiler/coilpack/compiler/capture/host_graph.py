@@ -18,8 +18,9 @@ import torch
 
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.choices import StaticChoices
+from coilpack.compiler.capture.configuration import configuration_text
 from coilpack.compiler.capture.inductor_run import compile_graph
-from coilpack.compiler.capture.launch_binding import LaunchedKernel, bind_launch
+from coilpack.compiler.capture.launch_binding import Grid, LaunchedKernel, bind_launch
 from coilpack.compiler.capture.library_calls import is_product, library_product, product_arguments, sums_apart
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.size_expressions import expression
@@ -47,14 +48,28 @@ SETTINGS: Mapping[str, Any] = {
 
 _GENERATED_PREFIX, _NEUTRAL_NAME = "triton_", "triton_kernel"  # of Inductor's own kernels, not of users'
 
+# What a kernel's source says of how many configurations it shall have. It is changed there, after the fact, so that
+# nothing else that is compiled depends on how many candidates are kept.
+_FEW_CONFIGS, _MANY_CONFIGS = "'max_autotune_pointwise': False", "'max_autotune_pointwise': True"
+
 
 @dataclass(frozen=True)
 class CapturedKernel:
-    """A Triton kernel as Inductor generated it, with the one configuration that was chosen."""
+    """A Triton kernel as Inductor generated it, in one configuration.
+
+    `alternatives` are the same kernel in other configurations, the preferred one first, under names of their own.
+    """
 
     name: str
     tuner: Any
     config: Any
+    alternatives: tuple[CapturedKernel, ...] = ()
+
+    @property
+    def configuration(self) -> str:
+        """The configuration as text, `XBLOCK=256 num_warps=4 num_stages=1`."""
+        blocks = self.config.kwargs or self.tuner.inductor_meta.get("config_args") or {}
+        return configuration_text(blocks, self.config.num_warps, self.config.num_stages)
 
     @property
     def signature(self) -> Mapping[str, str]:
@@ -89,9 +104,11 @@ class HostGraph(Generic[Kernel]):
     constants: dict[str, torch.Tensor]
 
 
-def dispatch(kernel: str, grid: tuple[Any, ...], operands: Mapping[str, Any]) -> None:
-    """Marks a launch in the host graph; never called."""
-    raise AssertionError(f"{kernel}: dispatch nodes are data ({grid}, {operands})")
+def dispatch(
+    kernel: str, grid: Grid, operands: Mapping[str, Any], alternatives: tuple[tuple[str, Grid], ...] = ()
+) -> None:
+    """Marks a launch in the host graph, and the kernels that could take its place; never called."""
+    raise AssertionError(f"{kernel}: dispatch nodes are data ({grid}, {operands}, {alternatives})")
 
 
 def random_seeds(count: int) -> None:
@@ -207,14 +224,29 @@ class _Wrapper(compat.WrapperFxCodegen):
         return _ZeroLine(self, name)
 
 
+@dataclass(frozen=True)
 class _KernelLoader:
-    """Stands in for `async_compile` in the definition of a kernel: loads its source, compiles nothing."""
+    """Stands in for `async_compile` in the definition of a kernel: loads its source, compiles nothing.
+
+    `wide` gives Inductor's own kernels the configurations that it would try only when it tunes.
+    """
+
+    wide: bool = False
 
     def triton(self, name: str, source: str, device_str: str = "cuda") -> Any:  # noqa: ARG002 (upstream's signature)
         if name.startswith(_GENERATED_PREFIX):
             # Inductor numbers its kernels anew in each function; under one name, equal kernels have equal source.
             source, name = re.sub(rf"\b{name}\b", _NEUTRAL_NAME, source), _NEUTRAL_NAME
+        if self.wide:
+            source = source.replace(_FEW_CONFIGS, _MANY_CONFIGS)
         return getattr(compat.PyCodeCache.load(source), name)
+
+
+def _loaded(code: str, kernel_name: str, *, wide: bool = False) -> Any:
+    """The tuner that the definition of a kernel makes."""
+    namespace: dict[str, Any] = {"async_compile": _KernelLoader(wide)}
+    exec(code, namespace)  # noqa: S102 (Inductor's own output, as torch runs it)
+    return namespace[kernel_name]
 
 
 class _Converter(compat.FxConverter):
@@ -278,17 +310,20 @@ class _Converter(compat.FxConverter):
         return super()._generate_buffer(node)
 
     def _import_kernel(self, code: str, kernel_name: str) -> Any:
-        namespace: dict[str, Any] = {"async_compile": _KernelLoader()}
-        exec(code, namespace)  # noqa: S102 (Inductor's own output, as torch runs it)
-        tuner = namespace[kernel_name]
-        config = self.sink.choices.config_of(tuner)
-        self.sink.kernels[kernel_name] = CapturedKernel(kernel_name, tuner, config)
+        tuner = _loaded(code, kernel_name)
+        choices = self.sink.choices
+        wider = _loaded(code, kernel_name, wide=True) if choices.candidates > 1 else None
+        first, *others = choices.configs_of(tuner, wider)
+        alternatives = [CapturedKernel(f"{kernel_name}.c{n}", tuner, config) for n, config in enumerate(others, 1)]
+        self.sink.kernels[kernel_name] = CapturedKernel(kernel_name, tuner, first, tuple(alternatives))
         return tuner
 
     def _generate_triton_call(self, line: Any) -> None:
         kernel = self.sink.kernels[line.kernel_name]
-        operands, grid = bind_launch(kernel, tuple(self._argument(line, n) for n in range(len(line.call_args))))
-        launch: Any = (kernel.name, grid, operands)  # expressions are data like any other to torch
+        args = tuple(self._argument(line, n) for n in range(len(line.call_args)))
+        operands, grid = bind_launch(kernel, args)
+        alternatives = tuple((other.name, bind_launch(other, args)[1]) for other in kernel.alternatives)
+        launch: Any = (kernel.name, grid, operands, alternatives)  # expressions are data like any other to torch
         self._located(self.gm.graph.call_function(dispatch, launch))
 
     def _located(self, node: torch.fx.Node) -> torch.fx.Node:

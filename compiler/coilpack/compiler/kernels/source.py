@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coilpack.compiler import _triton_compat as triton
+from coilpack.compiler.cache import content_key
 from coilpack.compiler.kernels.signature import Parameter, runtime_parameters
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.runtime.errors import InputError, UnsupportedError
+
+_DIGEST_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +93,21 @@ class KernelSource:
             }
         except (_UnstableError, RuntimeError, AttributeError, TypeError):
             return None  # the last three: Triton could not follow what the function refers to; the front end says so
+
+    def digest(self, configured: Collection[str]) -> str:
+        """Tells kernels apart by what they are made of besides their configuration and symbol, in 16 hex digits.
+
+        The same on every machine; empty where something has no stable text.
+
+        Args:
+            configured: the constants that the configuration chooses.
+        """
+        identity = self.identity()
+        if identity is None:
+            return ""
+        kept = {name: value for name, value in self.constants.items() if name not in configured}
+        constants = sorted([str(name), _stable(value)] for name, value in kept.items())
+        return content_key(**{**identity, "kernel_name": "", "constants": constants})[:_DIGEST_DIGITS]
 
 
 class _UnstableError(Exception):

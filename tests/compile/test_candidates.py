@@ -1,0 +1,159 @@
+"""Candidates of kernels: which are kept, in which order, and that each computes what the first does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.compiler
+torch = pytest.importorskip("torch")
+
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
+from in_process import compile_in_process, write  # noqa: E402
+from small_models import Lambda  # noqa: E402
+from torch.export import Dim  # noqa: E402
+from torch.library import triton_op, wrap_triton  # noqa: E402
+
+from coilpack import runtime  # noqa: E402
+from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package  # noqa: E402
+from coilpack.runtime.errors import InputError  # noqa: E402
+from coilpack.runtime.package import Package  # noqa: E402
+from coilpack.runtime.package.select import select_candidates  # noqa: E402
+from coilpack.runtime.program import ir  # noqa: E402
+from coilpack.runtime.program.select import dispatches  # noqa: E402
+
+KEPT = 5
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK": 64}, num_warps=2),
+        triton.Config({"BLOCK": 64}, num_warps=2, num_stages=2),  # the same code as the one before
+        triton.Config({"BLOCK": 1 << 21}, num_warps=1),  # more elements than Triton takes
+        triton.Config({"BLOCK": 256}, num_warps=4),
+    ],
+    key=["n"],
+)
+@triton.jit
+def halved(x, out, n, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * 0.5, mask=at < n)
+
+
+@triton_op("coilpack_test::halved", mutates_args={})
+def halve(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(halved)[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+    return out
+
+
+def _floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def _halved(x: torch.Tensor) -> torch.Tensor:
+    """By the kernel, or by torch in double precision, where its result is compared with that."""
+    return x / 2 if x.dtype == torch.float64 else halve(x)
+
+
+# A model, the shapes that it is exported with, which of their dimensions are dynamic, and other shapes to call it with.
+Row = tuple[Callable[..., Any], tuple[tuple[int, ...], ...], tuple[dict[int, Any], ...], tuple[tuple[int, ...], ...]]
+N = Dim("n")
+MODELS: dict[str, Row] = {
+    "transpose": (lambda x, y: torch.relu(x).t() + y, ((70, 33), (33, 70)), ({}, {}), ((70, 33), (33, 70))),
+    "softmax": (lambda x: (x * 2).softmax(-1), ((9, 700),), ({},), ((9, 700),)),
+    "dynamic": (lambda x: x.exp() * x.sum(1, keepdim=True), ((37, 20),), ({0: N},), ((200, 20),)),
+    "autotuned": (_halved, ((900,),), ({},), ((900,),)),
+}
+
+
+def _export(name: str) -> torch.export.ExportedProgram:
+    function, shapes, dynamic, _ = MODELS[name]
+    inputs = tuple(torch.randn(shape) for shape in shapes)
+    return torch.export.export(Lambda(function).eval(), inputs, dynamic_shapes=(dynamic,))
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory) -> Callable[[str], Package]:
+    """The packages of models with candidates, each compiled once."""
+    folder, made = tmp_path_factory.mktemp("candidates"), dict[str, Path]()
+
+    def package(name: str) -> Package:
+        if name not in made:
+            bundle = compile_in_process({"main": _export(name)}, candidates=KEPT)
+            made[name] = write(bundle, folder / f"{name}.coil")
+        return Package.open(made[name])
+
+    return package
+
+
+def _dispatches(package: Package) -> list[ir.Dispatch]:
+    return list(dispatches(package.program.targets[0]))
+
+
+def _selections(package: Package) -> Iterator[dict[str, str]]:
+    """Choices that take each kernel's first, second, third candidate, and so on while any kernel has another."""
+    launched = _dispatches(package)
+    for number in range(max(len(dispatch.alternatives) for dispatch in launched)):
+        yield {
+            d.kernel.export_name: d.alternatives[min(number, len(d.alternatives) - 1)].kernel.export_name
+            for d in launched
+            if d.alternatives
+        }
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_candidate_computes_what_the_model_does(name, packages, tmp_path) -> None:
+    function, _, _, shapes = MODELS[name]
+    values = [_floats(*shape) for shape in shapes]
+    expected = function(*(torch.from_numpy(value.astype(np.float64)) for value in values))
+    with packages(name) as package:
+        choices = list(_selections(package))
+        assert choices
+        for number, choice in enumerate(choices):
+            path = tmp_path / f"{number}.coil"
+            select_candidates(package, path, "sm_80", choice)
+            with runtime.open(path, device="emulator") as program:
+                np.testing.assert_allclose(program(*values).numpy(), expected.numpy(), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["transpose", "dynamic"])
+def test_candidates_come_behind_what_is_chosen_without_them(name, packages) -> None:
+    alone = compile_in_process({"main": _export(name)}).program.targets[0]
+    with packages(name) as package:
+        launched = _dispatches(package)
+    assert [d.kernel for d in dispatches(alone)] == [d.kernel for d in launched]
+    assert [d.grid for d in dispatches(alone)] == [d.grid for d in launched]
+    for dispatch in launched:
+        kernels = [dispatch.kernel, *(alternative.kernel for alternative in dispatch.alternatives)]
+        assert 2 <= len(kernels) <= KEPT
+        assert len({kernel.configuration for kernel in kernels}) == len(kernels)
+        assert len({kernel.source for kernel in kernels}) == 1
+        assert all(len(kernel.source) == 16 for kernel in kernels)
+
+
+def test_equal_images_and_configurations_that_do_not_compile_are_no_candidates(packages) -> None:
+    with packages("autotuned") as package:
+        (dispatch,) = _dispatches(package)
+        kernels = [dispatch.kernel, *(alternative.kernel for alternative in dispatch.alternatives)]
+    assert [kernel.configuration for kernel in kernels] == [
+        "BLOCK=64 num_warps=2 num_stages=3",
+        "BLOCK=256 num_warps=4 num_stages=3",
+    ]
+    assert [dispatch.grid[0], dispatch.alternatives[0].grid[0]] == [-(-900 // 64), -(-900 // 256)]
+
+
+@pytest.mark.parametrize("emit", ["cda1", "iree"])
+def test_candidates_are_kept_where_there_are_dispatches_to_choose_for(emit, tmp_path) -> None:
+    options = CompileOptions(emit=emit, image="ptx", candidates=2)
+    with pytest.raises(InputError, match=f"--emit {emit} has one kernel for each launch"):
+        compile_package({"main": "model.py:make"}, tmp_path / "out", options)
+    with pytest.raises(InputError, match="ask for 1 to 64"):
+        compile_package({"main": "model.py:make"}, tmp_path / "out", CompileOptions(candidates=65))
+    with pytest.raises(InputError, match="kernels of a model"):
+        compile_kernels("output_code.py", tmp_path / "out", CompileOptions(candidates=2))
