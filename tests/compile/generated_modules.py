@@ -18,12 +18,15 @@ from coilpack.compiler.capture.host_graph import SETTINGS, HostGraph, dispatch, 
 from coilpack.compiler.capture.inductor_run import compile_graph
 from coilpack.compiler.capture.library_calls import library_product, sums_apart
 from coilpack.compiler.capture.offline import target_device
+from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.freezing.kernel_bundle import CompiledConfiguration
 from coilpack.compiler.freezing.size_inputs import add_size_inputs
 from coilpack.compiler.function_source import function_sources
 from coilpack.compiler.targets import parse_target
 from coilpack.compiler.weights import Weights
 from coilpack.runtime.program.expr import Binary, Symbol, evaluate, symbols
+
+_CASES = 8  # of random sizes
 
 
 @dataclass(frozen=True)
@@ -91,30 +94,37 @@ def generate(
 
 
 def operations(host: HostGraph[Any]) -> list[tuple[Any, ...]]:
-    """What a host graph does, in order, as plain values that compare: every tensor is the memory that it lies in with
-    its layout, and every size its values at some random sizes."""
+    """What a host graph does, in order, as plain values that compare.
+
+    A tensor is the memory that it lies in with its layout there, and a size its values at some random sizes.
+    """
     return _Operations().of(host.graph)
 
 
 class _Operations:
     def __init__(self) -> None:
-        self._places: dict[torch.fx.Node, tuple[Any, ...]] = {}
+        self._tensors: dict[torch.fx.Node, tuple[Any, ...]] = {}  # memory, shape, strides, offset
         self._done: list[tuple[Any, ...]] = []
         self._buffers = 0
 
     def of(self, graph: torch.fx.Graph) -> list[tuple[Any, ...]]:
         for number, node in enumerate(graph.find_nodes(op="placeholder")):
-            self._places[node] = ("argument", number)
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                self._tensors[node] = self._given(("argument", number), node.meta["val"])
         for node in graph.nodes:
             if node.op == "get_attr":
-                self._places[node] = ("constant", node.target)
+                self._tensors[node] = self._given(("constant", node.target), node.meta["val"])
             elif node.op != "placeholder":
                 _READ[node.target if node.op == "call_function" else node.op](self, node)
         return self._done
 
+    def _given(self, memory: tuple[Any, ...], tensor: torch.Tensor) -> tuple[Any, ...]:
+        shape, strides = ([expression(size) for size in sizes] for sizes in (tensor.shape, tensor.stride()))
+        return memory, self._value(shape), self._value(strides), 0
+
     def _value(self, value: Any) -> Any:
         if isinstance(value, torch.fx.Node):
-            return self._places[value]
+            return self._tensors[value]
         if isinstance(value, Symbol | Binary) or type(value) is int:
             return _at_random_sizes(value)
         if isinstance(value, tuple | list):
@@ -124,18 +134,20 @@ class _Operations:
         return repr(value)
 
     def _does(self, node: torch.fx.Node) -> None:
-        self._done.append((str(node.target), self._value(node.args)))
+        self._done.append((getattr(node.target, "__name__", node.target), self._value(node.args)))
 
     def _allocates(self, node: torch.fx.Node) -> None:
-        name = getattr(node.target, "__name__", "")
-        place = ("buffer", self._buffers)
+        memory = ("buffer", self._buffers)
         self._buffers += 1
-        self._done.append((name, place, self._value(node.args), str(node.kwargs.get("dtype"))))
-        self._places[node] = place
+        shape, strides = node.args if len(node.args) == 2 else (node.args, (1,))
+        self._tensors[node] = memory, self._value(shape), self._value(strides), 0
+        self._done.append((node.target.__name__, self._tensors[node], str(node.kwargs.get("dtype"))))
 
     def _views(self, node: torch.fx.Node) -> None:
-        source, *layout = node.args
-        self._places[node] = ("view", self._places[source], self._value(layout))
+        source, shape, strides, offset = node.args
+        memory, *_, start = self._tensors[source]
+        at = tuple(x + y for x, y in zip(self._value(offset), start or (0,) * _CASES, strict=True))
+        self._tensors[node] = memory, self._value(shape), self._value(strides), at if any(at) else 0
 
 
 _READ = {
@@ -152,5 +164,6 @@ _READ = {
 def _at_random_sizes(size: Any) -> tuple[int, ...]:
     names = set(symbols(size))
     return tuple(
-        evaluate(size, {name: random.Random(f"{name} {case}").randint(0, 300) for name in names}) for case in range(8)
+        evaluate(size, {name: random.Random(f"{name} {case}").randint(0, 300) for name in names})
+        for case in range(_CASES)
     )
