@@ -213,15 +213,19 @@ class _Tuning:
         )
 
     def _walk(self, call: Call) -> None:
-        """Runs a call step by step, and measures the launches that were not measured yet."""
-        plan = self.program.plan(call.callee.body, call.sizes)
-        launches = [step for step in plan.steps if isinstance(step, LaunchStep) and step.alternatives]
-        if all(self.launches[LaunchKey.of(step)].measured for step in launches):
+        """Runs a call step by step, up to the last launch that was not measured yet, and measures those."""
+        steps = self.program.plan(call.callee.body, call.sizes).steps
+        pending: dict[LaunchKey, int] = {}  # where each kind of launch comes first
+        for index, step in enumerate(steps):
+            if isinstance(step, LaunchStep) and step.alternatives:
+                pending.setdefault(LaunchKey.of(step), index)
+        keys = {index: key for key, index in pending.items() if not self.launches[key].measured}
+        if not keys:
             return
         with Bench(self.program, call) as bench:
-            for index, step in enumerate(bench.plan.steps):
-                if isinstance(step, LaunchStep) and step.alternatives:
-                    self._measure(bench, index, LaunchKey.of(step))
+            for index, step in enumerate(steps[: max(keys) + 1]):
+                if index in keys:
+                    self._measure(bench, index, keys[index])
                 executor = bench.executor([step])
                 try:
                     bench.run(executor)
@@ -231,17 +235,16 @@ class _Tuning:
 
     def _measure(self, bench: Bench, index: int, key: LaunchKey) -> None:
         times = self.launches[key]
-        if not times.measured:
-            try:
-                times.measured = measure_launch(bench, index, self.watch, self.budget / len(self.launches))
-            except LostDeviceError as error:
-                self.record.lost[error.kernel] = str(error)
-                self.record.write()
-                self.tell(f"{error}. The same call goes on without it, in a new process")
-                raise
-            self.record.add(key, times.measured)
-            done = sum(1 for item in self.launches.values() if item.measured)
-            self.tell(f"kernel {done} of {len(self.launches)}: {_describe(times, self.watch.unit)}")
+        try:
+            times.measured = measure_launch(bench, index, self.watch, self.budget / len(self.launches))
+        except LostDeviceError as error:
+            self.record.lost[error.kernel] = str(error)
+            self.record.write()
+            self.tell(f"{error}. The same call goes on without it, in a new process")
+            raise
+        self.record.add(key, times.measured)
+        done = sum(1 for item in self.launches.values() if item.measured)
+        self.tell(f"kernel {done} of {len(self.launches)}: {_describe(times, self.watch.unit)}")
 
     def _choose(self) -> tuple[tuple[KernelChoice, ...], tuple[FunctionTime, ...]]:
         """The selection whose calls take the least time in all, and the times of calls before and after."""
