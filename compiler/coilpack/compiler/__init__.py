@@ -8,14 +8,18 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from coilpack.compiler.freezing.freeze import freeze
     from coilpack.compiler.freezing.registration import register
 
-__all__ = ["PRODUCER", "register"]
+__all__ = ["PRODUCER", "freeze", "register"]
 
 PRODUCER = f"coilpack {version('coilpack')}"
 """Name and version that stand in every file the compiler writes."""
 
-_MODULES = {"register": "coilpack.compiler.freezing.registration"}  # of the functions that are imported when asked for
+_MODULES = {  # of the functions that are imported when asked for
+    "freeze": "coilpack.compiler.freezing.freeze",
+    "register": "coilpack.compiler.freezing.registration",
+}
 
 
 def __getattr__(name: str) -> object:

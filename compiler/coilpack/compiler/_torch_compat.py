@@ -10,6 +10,7 @@ import copy
 import ctypes
 import dataclasses
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,8 @@ try:
         register_interface_for_device,
     )
     from torch._dynamo.repro import after_aot
+    from torch._dynamo.utils import counters
+    from torch._guards import TracingContext, tracing
     from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
     from torch._higher_order_ops.triton_kernel_wrap import (
         kernel_side_table,
@@ -51,6 +54,7 @@ try:
         triton_kernel_wrapper_functional,
         triton_kernel_wrapper_mutation,
     )
+    from torch._inductor import list_mode_options, select_algorithm
     from torch._inductor.choices import InductorChoices
     from torch._inductor.codecache import PyCodeCache
     from torch._inductor.codegen import wrapper_fxir
@@ -131,6 +135,8 @@ try:
         (export_utils, "_materialize_cpp_cia_ops"),
         (OperatorBase, "py_impl"),
         (after_aot, "save_graph_repro"),
+        (inductor_config, "_config"),
+        (torch.export.ExportedProgram, "_get_flat_args_with_check"),
     ]
     _REQUIRED_FIELDS = [
         (CompiledFxGraph, ("cache_key", "source_code", "_triton_bundle")),
@@ -194,11 +200,14 @@ __all__ = [
     "empty_block_mask",
     "enable_python_dispatcher",
     "export_utils",
+    "flat_inputs",
     "flex_attention_op",
     "forget_missing_triton",
     "free_unbacked_symbols",
     "get_interface_for_device",
+    "graph_cache_hits",
     "inductor_config",
+    "inductor_setting_names",
     "init_backend_registration",
     "is_unbacked",
     "joint_graph_passes",
@@ -206,12 +215,15 @@ __all__ = [
     "lowerings",
     "make_fx",
     "memory_identity",
+    "mode_settings",
     "pt2_package",
+    "quiet_tuning",
     "register_interface_for_device",
     "select_decomp_table",
     "size_hint",
     "sums_of_products_apart",
     "symbolic_size",
+    "tracing_in",
     "tracing_triton_hopifier_singleton",
     "tree_map",
     "triton_cache_dir",
@@ -365,6 +377,48 @@ def call_triton_kernel(
         tensors_to_clone=list(changed),
     )
     return [results[name] for name in changed]
+
+
+def inductor_setting_names() -> frozenset[str]:
+    """The names of all of Inductor's settings, with those that are other names for one."""
+    settings: Any = inductor_config
+    return frozenset(settings._config)
+
+
+def mode_settings(mode: str) -> dict[str, object]:
+    """The settings that `torch.compile` changes for a mode."""
+    return dict(list_mode_options(mode))
+
+
+def flat_inputs(program: torch.export.ExportedProgram, args: Any, kwargs: Any) -> list[Any]:
+    """The inputs of a call, one for each placeholder that callers fill; `ValueError` where the program takes others."""
+    untyped: Any = program
+    flat, _ = untyped._get_flat_args_with_check(args, kwargs)
+    return list(flat)
+
+
+@contextmanager
+def tracing_in(fake_mode: Any) -> Iterator[None]:
+    """Within it, Inductor finds in `fake_mode` what is known of sizes; its cache of graphs asks for that."""
+    with tracing(TracingContext(fake_mode)):
+        yield
+
+
+def graph_cache_hits() -> int:
+    """How many graphs Inductor's cache has served to this process so far."""
+    return int(counters["inductor"]["fxgraph_cache_hit"])
+
+
+@contextmanager
+def quiet_tuning() -> Iterator[None]:
+    """Keeps Inductor from reporting as an error each candidate that the device cannot run."""
+    logger = logging.getLogger(select_algorithm.__name__)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 # c10::DeviceType codes (c10/core/DeviceType.h).

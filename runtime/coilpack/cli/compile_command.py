@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from coilpack.cli.sources import function_sources, require_compiler
 from coilpack.cli.terminal import orderly_end, progress_printer
-from coilpack.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from coilpack.compiler.driver import CompileOptions, CompileReport, MatmulChoice
     from coilpack.compiler.emit import Emit, ImageChoice
 
-_FUNCTION = "main"
 _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the output's suffix
 
 
@@ -109,8 +107,8 @@ def command(
         raise click.UsageError("--grid, --num-warps and --num-stages belong to a Triton function, with --signature")
     if signature is not None and functions:
         raise click.UsageError("--signature belongs to IN, a Triton function, and not to --function")
-    sources = _sources(source, functions)
-    _require_compiler()
+    sources = function_sources(source, functions)
+    require_compiler()
     from coilpack.compiler.cache import default_directory
     from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package
     from coilpack.compiler.kernel_options import KernelOptions
@@ -138,29 +136,6 @@ def command(
     click.echo(_summary(report))
     for next_command in report.next_commands:
         click.echo(next_command)
-
-
-def _require_compiler() -> None:
-    missing = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UnsupportedError(f"compiling needs {' and '.join(missing)}; get them by: pip install 'coilpack[compile]'")
-
-
-def _sources(source: str | None, functions: Sequence[str]) -> dict[str, str]:
-    """The source of each function by its name."""
-    if (source is None) == (not functions):
-        raise click.UsageError("name what to compile: either IN, or functions as --function NAME=IN")
-    if source is not None:
-        return {_FUNCTION: source}
-    sources: dict[str, str] = {}
-    for item in functions:
-        name, separator, own = item.partition("=")
-        if not (name and separator and own):
-            raise click.UsageError(f"--function {item}: it is not of the form NAME=IN")
-        if name in sources:
-            raise click.UsageError(f"--function {item}: there is a function {name} already")
-        sources[name] = own
-    return sources
 
 
 def _split(targets: Sequence[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ class _Entry(NamedTuple):
 # Summaries stand here so that `coilpack --help` imports no sub-command.
 _COMMANDS = {
     "compile": _Entry("coilpack.cli.compile_command", "Compile a model into a package, an executable or text."),
+    "freeze": _Entry("coilpack.cli.freeze_command", "Tune a model with Inductor on this GPU, into a package."),
     "tune": _Entry("coilpack.cli.tune_command", "Measure the candidates of a package, and keep the fastest."),
     "run": _Entry("coilpack.cli.run_command", "Run a function of a package and print its results."),
     "inspect": _Entry("coilpack.cli.inspect_command", "Show what a .coil, .cda1 or .vmfb file holds."),

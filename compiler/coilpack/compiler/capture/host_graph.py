@@ -141,10 +141,10 @@ def run_inductor(
         compat.V.set_choices_handler(choices),
     ):
         compile_graph(retraced, settings, fx_wrapper=True)
-    return sink.result or _unchanged(retraced.graph_module.graph)
+    return sink.result or unchanged(retraced.graph_module.graph)
 
 
-def _unchanged(graph: torch.fx.Graph) -> HostGraph[CapturedKernel]:
+def unchanged(graph: torch.fx.Graph) -> HostGraph[Any]:
     """The host program of a graph without operations, for which Inductor makes none."""
     (output,) = graph.find_nodes(op="output")
     output.args = (tuple(output.args[0]),)

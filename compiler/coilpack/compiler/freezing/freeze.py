@@ -1,0 +1,318 @@
+"""From models to a package of the kernels that Inductor tuned for them on this machine's GPU."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coilpack.compiler import _torch_compat as compat
+from coilpack.compiler import _triton_compat as triton
+from coilpack.compiler.bundle import TargetBundle
+from coilpack.compiler.capture.host_graph import HostGraph, unchanged
+from coilpack.compiler.emit import IMAGE_KINDS, ImageChoice, check_output, emit_package
+from coilpack.compiler.freezing.frozen_kernels import FrozenKernels
+from coilpack.compiler.freezing.host_program import read_host_program
+from coilpack.compiler.freezing.inductor_product import DeviceMemory, InductorProduct, compile_product, cuda_target
+from coilpack.compiler.freezing.recorded_bundle import write_bundle
+from coilpack.compiler.freezing.registration import Registration, register
+from coilpack.compiler.freezing.settings import Mode, inductor_settings
+from coilpack.compiler.frontends import export_callable, load_program
+from coilpack.compiler.function_source import finished_function, function_sources, target_bundle
+from coilpack.compiler.kernels.lower import KernelCompiler
+from coilpack.compiler.pt2 import Pt2File
+from coilpack.compiler.targets import Target
+from coilpack.compiler.weights import Weights
+from coilpack.runtime.atomic import write_atomically
+from coilpack.runtime.errors import InputError
+from coilpack.runtime.program import ir
+
+Progress = Callable[[str], None]
+Model = torch.nn.Module | torch.export.ExportedProgram | str | Path
+
+
+@dataclass(frozen=True)
+class FreezeReport:
+    """What was made.
+
+    Attributes:
+        output: the package.
+        nbytes: its size.
+        program: the program in it.
+        bound: how many kernels of generated modules were bound.
+        ignored: names of entries of bundles that no module names, one for each entry.
+        cached: functions that Inductor's cache had: nothing of them was compiled.
+        reassembled: kernels of which this machine's assembler makes other machine code than was measured.
+    """
+
+    output: Path
+    nbytes: int
+    program: ir.Program
+    bound: int
+    ignored: tuple[str, ...]
+    cached: tuple[str, ...]
+    reassembled: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Functions of one package before it is written.
+
+    Attributes:
+        bundle: the program, its executables and weights.
+        registrations: the kernels of each function's module, by the function's name.
+        reassembled: kernels of which this machine's assembler makes other machine code than was measured.
+    """
+
+    bundle: TargetBundle
+    registrations: Mapping[str, Registration]
+    reassembled: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A function to freeze: its program, what to run it with, and the file that holds its weights, if one does."""
+
+    program: torch.export.ExportedProgram
+    inputs: Sequence[Any]
+    file: Pt2File | None = None
+
+
+def freeze(
+    model: Model | Mapping[str, Model],
+    example_inputs: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
+    mode: Mode = "max-autotune",
+    *,
+    output: str | Path,
+    dynamic_shapes: Any = None,
+    options: Mapping[str, object] | None = None,
+    device: str = "cuda:0",
+    image: ImageChoice = "both",
+    cache_artifact: str | Path | None = None,
+    save_cache_artifact: str | Path | None = None,
+    save_bundle: str | Path | None = None,
+    progress: Progress = lambda message: None,  # noqa: ARG005
+) -> FreezeReport:
+    """Compiles and tunes models with Inductor on this machine's GPU, and writes a package of what won.
+
+    Inductor compiles each function as `torch.compile` would, or takes it from its cache of graphs, and runs it once,
+    which is when it measures most kernels. The package holds the code that was measured; opening it neither compiles
+    nor measures.
+
+    Args:
+        model: a module, an exported program, the path of a `.pt2` file, or `module.py:callable`; or several functions
+            by their names, which share weights and what they change. One alone is called `main`.
+        example_inputs: what to run it with, on the CPU or the GPU; for several functions, by their names. May be left
+            out where the export has some. Kernels are tuned for these sizes.
+        mode: how much Inductor tunes, as `torch.compile` names it. CUDA graphs are the runtime's affair in any.
+        output: the file to write; replaced only when everything succeeded.
+        dynamic_shapes: of a module, as `torch.export.export` takes it.
+        options: settings of `torch._inductor.config`, by name.
+        device: where to compile and measure: the first CUDA device.
+        image: the form of the kernels: PTX, machine code, or both.
+        cache_artifact: a file of `torch.compiler.save_cache_artifacts`, whose graphs and choices are taken where they
+            fit. Torch unpickles it: give only what you trust.
+        save_cache_artifact: where to write such a file of this run.
+        save_bundle: a folder to write the generated modules and their kernel bundles into, for a look at them.
+        progress: called with short messages.
+
+    Raises:
+        UnsupportedError: there is no CUDA device, or something cannot be compiled; names the operation.
+        RegistrationError: what Inductor compiled does not fit the module that it generated.
+        CoilpackError: an input is wrong; nothing is written.
+    """
+    target, output = cuda_target(device), Path(output)
+    settings = inductor_settings(mode, options or {})
+    models = model if isinstance(model, Mapping) else {"main": model}
+    sources = [str(value) for value in models.values() if isinstance(value, str | Path)]
+    check_output(output, [source.rpartition(":")[0] or source for source in sources], "coil")
+    if cache_artifact is not None:
+        _load_cache(Path(cache_artifact))
+    with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
+        inputs = example_inputs if isinstance(example_inputs, Mapping) else dict.fromkeys(models, example_inputs)
+        given = {
+            name: _given(name, value, inputs.get(name), dynamic_shapes, Path(scratch)) for name, value in models.items()
+        }
+        files = [function.file for function in given.values() if function.file is not None]
+        weights = Weights(frozenset(digest for file in files for digest in file.digests.values()))
+        products = compile_products(given, weights, settings, progress)
+        frozen = freeze_products(products, target, weights, image, progress)
+        if save_bundle is not None:
+            _save_bundles(Path(save_bundle), products, mode)
+        progress(f"writing {output}")
+        emit_package(files, [frozen.bundle], frozen.bundle.program, output)
+    if save_cache_artifact is not None:
+        _save_cache(Path(save_cache_artifact))
+    registered = frozen.registrations.values()
+    return FreezeReport(
+        output,
+        output.stat().st_size,
+        frozen.bundle.program,
+        sum(len(one.bound) for one in registered),
+        tuple(name for one in registered for name in one.ignored),
+        tuple(name for name, product in products.items() if product.cached),
+        frozen.reassembled,
+    )
+
+
+def compile_products(
+    given: Mapping[str, _Given], weights: Weights, settings: Mapping[str, Any], progress: Progress
+) -> dict[str, InductorProduct]:
+    """Compiles functions with Inductor, one after another; see `compile_product`."""
+    sources = function_sources({name: function.program for name, function in given.items()}, weights)
+    memory = DeviceMemory()
+    products: dict[str, InductorProduct] = {}
+    for name, source in sources.items():
+        progress(f"{name}: compiling and tuning with Inductor")
+        products[name] = compile_product(source, given[name].inputs, settings, memory)
+        kernels = len(products[name].bundle.autotuners)
+        progress(f"{name}: {kernels} kernels" + (", from Inductor's cache" if products[name].cached else ""))
+    return products
+
+
+def freeze_products(
+    products: Mapping[str, InductorProduct],
+    target: Target,
+    weights: Weights,
+    image: ImageChoice = "both",
+    progress: Progress = lambda message: None,  # noqa: ARG005
+) -> Frozen:
+    """A package of what Inductor made of functions. Needs no GPU, and runs nothing of the generated modules.
+
+    Args:
+        products: by function name.
+        target: what the kernels were compiled for.
+        weights: where the constants of the functions lie.
+        image: the form of the kernels.
+        progress: called with short messages.
+
+    Raises:
+        RegistrationError: a bundle does not fit its module.
+        UnsupportedError: a module does something that no package carries out; names the line.
+        CoilpackError: a kernel's code, description and signature do not fit together.
+    """
+    kinds = IMAGE_KINDS[image]
+    registrations: dict[str, Registration] = {}
+    functions: list[ir.Function] = []
+    with KernelCompiler(target, cubin=ir.ImageKind.CUBIN in kinds) as compiler:
+        kernels = FrozenKernels(compiler)
+        for name, product in products.items():
+            registrations[name], host = _registered(product)
+            progress(f"{name}: {len(registrations[name].bound)} kernels bound")
+            bound = kernels.add(name, host.kernels, registrations[name].bound)
+            functions.append(finished_function(product.signature, product.bindings, host, bound, weights))
+        finished, reassembled = kernels.finish()
+    return Frozen(target_bundle(target, kinds, functions, finished, weights), registrations, reassembled)
+
+
+def _registered(product: InductorProduct) -> tuple[Registration, HostGraph[Any]]:
+    """The kernels and the host program of a function."""
+    if not product.module_source:
+        return Registration({}, product.bundle, ()), unchanged(product.graph)
+    registration = register(product.module_source, product.bundle)
+    chosen = {name: bound.configuration for name, bound in registration.bound.items()}
+    file = f"the module of {product.name!r}"
+    return registration, read_host_program(product.module_source, chosen, product.placeholders, product.constants, file)
+
+
+# --- models ---
+
+
+def _given(name: str, model: Model, inputs: Sequence[Any] | None, dynamic_shapes: Any, scratch: Path) -> _Given:
+    """A function as an exported program on the CPU, with the inputs to run it with."""
+    if isinstance(model, torch.nn.Module):
+        if inputs is None:
+            raise InputError(f"function {name!r} is a module; give example inputs to export and tune it with")
+        program = _exported(name, model, tuple(inputs), dynamic_shapes)
+        return _Given(program, _flat(name, program, inputs))
+    if dynamic_shapes is not None:
+        raise InputError(f"function {name!r} is exported already; its dynamic shapes were fixed then: leave them out")
+    if isinstance(model, torch.export.ExportedProgram):
+        return _Given(model, _flat(name, model, inputs))
+    path = _file(name, str(model), scratch)
+    program, file = load_program(path), Pt2File.read(path)
+    return _Given(program, _flat(name, program, inputs), file)
+
+
+def _exported(
+    name: str, model: torch.nn.Module, inputs: tuple[Any, ...], dynamic_shapes: Any
+) -> torch.export.ExportedProgram:
+    """Exports a module on the CPU; one that is elsewhere is copied."""
+    tensors = (*model.parameters(), *model.buffers())
+    on_cpu = all(tensor.device.type == "cpu" for tensor in tensors)
+    model = model if on_cpu else copy.deepcopy(model).cpu()
+    moved = compat.tree_map(lambda value: value.cpu() if isinstance(value, torch.Tensor) else value, inputs)
+    modes = [(part, part.training) for part in model.modules()]
+    try:
+        with torch.no_grad():
+            return torch.export.export(model.eval(), moved, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        raise InputError(f"function {name!r} cannot be exported by torch.export: {error}") from error
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def _file(name: str, source: str, scratch: Path) -> Path:
+    """The `.pt2` file that a source names, or what it is exported to."""
+    path, separator, attribute = source.rpartition(":")
+    if separator and path.endswith(".py"):
+        exported = scratch / f"{name}.pt2"
+        export_callable(Path(path), attribute, exported)
+        return exported
+    if not Path(source).is_file():
+        raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
+    return Path(source)
+
+
+def _flat(name: str, program: torch.export.ExportedProgram, inputs: Sequence[Any] | None) -> list[Any]:
+    """One value for each input of the program: those given, or the export's own."""
+    args, kwargs = (tuple(inputs), {}) if inputs is not None else (program.example_inputs or (None, None))
+    if args is None:
+        raise InputError(
+            f"function {name!r} has no example inputs in its export; give some, as Inductor measures with them"
+        )
+    try:
+        return compat.flat_inputs(program, args, kwargs)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"function {name!r} does not take these example inputs: {error}") from error
+
+
+# --- Inductor's product and cache ---
+
+
+def _save_bundles(folder: Path, products: Mapping[str, InductorProduct], mode: Mode) -> None:
+    """Writes the generated module and the kernel bundle of each function as a folder of its name."""
+    provenance = {
+        "mode": mode,
+        "torch": torch.__version__,
+        "triton": triton.VERSION,
+        "device": torch.cuda.get_device_name(0),
+    }
+    folder.mkdir(exist_ok=True)
+    for name, product in products.items():
+        if product.module_source:
+            write_bundle(folder / name, product.module_source, product.bundle, provenance)
+
+
+def _load_cache(path: Path) -> None:
+    """Puts what a file of torch's holds into Inductor's caches."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    if torch.compiler.load_cache_artifacts(data) is None:
+        raise InputError(f"{str(path)!r} holds no artifacts that torch {torch.__version__} can load")
+
+
+def _save_cache(path: Path) -> None:
+    """Writes what this process has put into Inductor's caches."""
+    artifacts = torch.compiler.save_cache_artifacts()
+    if artifacts is None:
+        raise InputError(f"Inductor's caches got nothing to write to {str(path)!r}")
+    write_atomically(path, artifacts[0])

@@ -1,0 +1,198 @@
+"""Makes kernels of the package from what Triton compiled for Inductor: the same code under a symbol of their own.
+
+The PTX is normalized as that of every other kernel, and assembled again. What was measured is what runs only if the
+assembler gives the machine code that it gave Triton, so the two are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from coilpack.compiler.cache import content_key
+from coilpack.compiler.capture.build_function import BoundKernel
+from coilpack.compiler.capture.configuration import configuration_text
+from coilpack.compiler.freezing.kernel_text import ChosenKernel
+from coilpack.compiler.freezing.registration import Bound
+from coilpack.compiler.kernels.lower import KernelCompiler
+from coilpack.compiler.kernels.lowered import LoweredKernel
+from coilpack.compiler.kernels.normalize import normalize_ptx
+from coilpack.compiler.kernels.signature import runtime_parameters
+from coilpack.compiler.program_kernels import program_kernel
+from coilpack.compiler.targets import Target
+from coilpack.runtime.errors import CoilpackError, TargetMismatchError
+from coilpack.runtime.executable.names import unique_kernel_names
+from coilpack.runtime.images.cubin import code_sections
+from coilpack.runtime.program import ir
+
+_NEUTRAL = "triton_kernel"
+_DIGEST_DIGITS = 16
+
+
+def lowered_kernel(kernel: ChosenKernel, bound: Bound, symbol: str, target: Target) -> LoweredKernel:
+    """A kernel as Triton compiled it for Inductor, with normalized PTX and without machine code.
+
+    Args:
+        kernel: as the generated module has it, in the configuration that it runs in.
+        bound: what Triton wrote for that.
+        symbol: the name to give its entry.
+        target: what it must be compiled for.
+
+    Raises:
+        TargetMismatchError: it is compiled for another architecture.
+        UnsupportedError: it needs what a package cannot give it: scratch memory, parameters of another kind.
+        CoilpackError: its PTX, its description and its signature do not fit together.
+    """
+    artifact = bound.artifact
+    assert artifact.ptx is not None  # `register` has seen to it
+    facts = _Facts(kernel.name, artifact.metadata)
+    generated = kernel.generated
+    parameters = runtime_parameters(
+        generated.argument_names, generated.signature, kernel.compiled_constants, generated.attributes
+    )
+    scratch = facts.number("global_scratch_size", 0) + facts.number("profile_scratch_size", 0)
+    normalized = normalize_ptx(artifact.ptx, symbol, parameters, scratch_bytes=scratch)
+    if normalized.target != target.ptx_name:
+        raise TargetMismatchError(
+            f"kernel {kernel.name!r} was compiled for {normalized.target}, and the package is for {target.ptx_name}"
+        )
+    return LoweredKernel(
+        kernel_name=symbol,
+        ptx=normalized.text,
+        parameters=normalized.parameters,
+        num_warps=facts.number("num_warps"),
+        num_ctas=facts.number("num_ctas", 1),
+        shared_memory_bytes=facts.number("shared"),
+        tensor_memory_columns=facts.number("tmem_size", 0),
+        cooperative=bool(facts.number("launch_cooperative_grid", 0)),
+        programmatic_launch=bool(facts.number("launch_pdl", 0)),
+    )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What Triton says of a kernel that it compiled."""
+
+    kernel: str
+    metadata: Mapping[str, object]
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """An integer or a truth value; the default where it is missing or None."""
+        value = self.metadata.get(name)
+        value = default if value is None else value
+        if isinstance(value, int):
+            return int(value)
+        raise CoilpackError(
+            f"kernel {self.kernel!r}: Triton's description gives {name}={value!r}, not a number; "
+            "empty Triton's cache and compile anew"
+        )
+
+
+@dataclass(frozen=True)
+class FrozenKernel:
+    """A kernel of the program, and its code."""
+
+    kernel: ir.Kernel
+    lowered: LoweredKernel
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A kernel of the program, and where its code comes from."""
+
+    kernel: ir.Kernel
+    chosen: ChosenKernel
+    bound: Bound
+
+    @property
+    def fp_fusion(self) -> bool:
+        return bool(self.bound.artifact.metadata.get("enable_fp_fusion", True))
+
+    def is_code_of(self, made: LoweredKernel) -> bool:
+        """Whether `made` has the machine code that was measured; also where there is none to compare."""
+        cubin, measured = made.cubin, self.bound.artifact.cubin
+        if cubin is None or measured is None:
+            return True
+        ours, theirs = code_sections(cubin), code_sections(measured)
+        return ours.get(made.kernel_name) == theirs.get(self.bound.configuration.symbol)
+
+
+@dataclass
+class FrozenKernels:
+    """The kernels of a package so far; functions share those whose code is the same.
+
+    Args:
+        compiler: of the target that they are for; assembles them.
+    """
+
+    compiler: KernelCompiler
+    _kernels: dict[LoweredKernel, _Bound] = field(default_factory=dict)
+
+    def add(
+        self, function: str, launched: Mapping[str, ChosenKernel], bound: Mapping[str, Bound]
+    ) -> dict[str, BoundKernel]:
+        """Adds the kernels of a function.
+
+        Args:
+            function: its name.
+            launched: the kernels that its module launches, in the order of their first launch.
+            bound: what each was compiled to.
+
+        Returns:
+            The kernels of the program, by the module's names.
+
+        Raises:
+            CoilpackError: as `lowered_kernel`.
+        """
+        made: dict[str, BoundKernel] = {}
+        for ordinal, (name, chosen) in enumerate(launched.items()):
+            neutral = lowered_kernel(chosen, bound[name], _NEUTRAL, self.compiler.target)
+            if neutral not in self._kernels:
+                kernel = replace(
+                    program_kernel(f"{function}_dispatch_{ordinal}_{name}", neutral),
+                    source=_digest(chosen, bound[name]),
+                    configuration=_configuration(chosen),
+                )
+                self._kernels[neutral] = _Bound(kernel, chosen, bound[name])
+            made[name] = BoundKernel(self._kernels[neutral].kernel, tuple(p.name for p in neutral.parameters))
+        return made
+
+    def finish(self) -> tuple[list[FrozenKernel], tuple[str, ...]]:
+        """All kernels of the package, each with a symbol of its own, assembled.
+
+        Returns:
+            The kernels, and the names of those of which the assembler of this machine makes other machine code than
+            was measured.
+
+        Raises:
+            CoilpackError: one cannot be assembled, or needs more than the target has.
+        """
+        kernels = list(self._kernels.values())
+        symbols = unique_kernel_names([kernel.kernel.export_name for kernel in kernels])
+        futures = [
+            self.compiler.assemble(
+                lowered_kernel(k.chosen, k.bound, symbol, self.compiler.target), fp_fusion=k.fp_fusion
+            )
+            for k, symbol in zip(kernels, symbols, strict=True)
+        ]
+        made = [future.result() for future in futures]
+        differing = [k.kernel.export_name for k, own in zip(kernels, made, strict=True) if not k.is_code_of(own)]
+        return [FrozenKernel(k.kernel, own) for k, own in zip(kernels, made, strict=True)], tuple(differing)
+
+
+def _configuration(kernel: ChosenKernel) -> str:
+    """The configuration that a kernel runs in; a template's block sizes stand in its source."""
+    chosen = kernel.configuration
+    values = {**kernel.inductor_meta.get("config_args", {}), **chosen.values}
+    return configuration_text(values, chosen.num_warps, chosen.num_stages)
+
+
+def _digest(kernel: ChosenKernel, bound: Bound) -> str:
+    """Tells kernels apart by what they are made of besides their configuration and names; empty where that is lost."""
+    generated, source = kernel.generated, bound.autotuner.source
+    if source is None:
+        return ""
+    own = re.sub(rf"\b{re.escape(generated.function)}\b", _NEUTRAL, source)
+    constants = sorted([str(name), repr(value)] for name, value in generated.constants.items())
+    return content_key(source=own, signature=dict(generated.signature), constants=constants)[:_DIGEST_DIGITS]
