@@ -75,8 +75,14 @@ class Frozen:
 
 
 @dataclass(frozen=True)
-class _Given:
-    """A function to freeze: its program, what to run it with, and the file that holds its weights, if one does."""
+class Function:
+    """A function to freeze.
+
+    Attributes:
+        program: what was exported, on the CPU.
+        inputs: what to run it with, one value for each of its inputs.
+        file: the file that holds its weights, if one does.
+    """
 
     program: torch.export.ExportedProgram
     inputs: Sequence[Any]
@@ -136,7 +142,8 @@ def freeze(
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
         inputs = example_inputs if isinstance(example_inputs, Mapping) else dict.fromkeys(models, example_inputs)
         given = {
-            name: _given(name, value, inputs.get(name), dynamic_shapes, Path(scratch)) for name, value in models.items()
+            name: _function(name, value, inputs.get(name), dynamic_shapes, Path(scratch))
+            for name, value in models.items()
         }
         files = [function.file for function in given.values() if function.file is not None]
         weights = Weights(frozenset(digest for file in files for digest in file.digests.values()))
@@ -161,7 +168,7 @@ def freeze(
 
 
 def compile_products(
-    given: Mapping[str, _Given], weights: Weights, settings: Mapping[str, Any], progress: Progress
+    given: Mapping[str, Function], weights: Weights, settings: Mapping[str, Any], progress: Progress
 ) -> dict[str, InductorProduct]:
     """Compiles functions with Inductor, one after another; see `compile_product`."""
     sources = function_sources({name: function.program for name, function in given.items()}, weights)
@@ -223,20 +230,20 @@ def _registered(product: InductorProduct) -> tuple[Registration, HostGraph[Any]]
 # --- models ---
 
 
-def _given(name: str, model: Model, inputs: Sequence[Any] | None, dynamic_shapes: Any, scratch: Path) -> _Given:
+def _function(name: str, model: Model, inputs: Sequence[Any] | None, dynamic_shapes: Any, scratch: Path) -> Function:
     """A function as an exported program on the CPU, with the inputs to run it with."""
     if isinstance(model, torch.nn.Module):
         if inputs is None:
             raise InputError(f"function {name!r} is a module; give example inputs to export and tune it with")
         program = _exported(name, model, tuple(inputs), dynamic_shapes)
-        return _Given(program, _flat(name, program, inputs))
+        return Function(program, _flat(name, program, inputs))
     if dynamic_shapes is not None:
         raise InputError(f"function {name!r} is exported already; its dynamic shapes were fixed then: leave them out")
     if isinstance(model, torch.export.ExportedProgram):
-        return _Given(model, _flat(name, model, inputs))
+        return Function(model, _flat(name, model, inputs))
     path = _file(name, str(model), scratch)
     program, file = load_program(path), Pt2File.read(path)
-    return _Given(program, _flat(name, program, inputs), file)
+    return Function(program, _flat(name, program, inputs), file)
 
 
 def _exported(

@@ -178,6 +178,8 @@ class Emulator:
         checks: what to check besides bounds and alignment.
         chunk_bytes: memory that the registers and shared memory of CTAs running at once may take.
         capacity: bytes of address space for buffers.
+        compute_capability: the architecture whose packages it takes. Instructions that only newer ones have are refused
+            by name all the same.
     """
 
     def __init__(
@@ -186,11 +188,12 @@ class Emulator:
         checks: Checks | None = None,
         chunk_bytes: int = _DEFAULT_CHUNK_BYTES,
         capacity: int | None = None,
+        compute_capability: ComputeCapability = _CAPABILITY,
     ) -> None:
         self.name = "emulator"
         self.description = "the emulator: PTX executed on the CPU"
         self.driver_version = ""
-        self.compute_capability = _CAPABILITY
+        self.compute_capability = compute_capability
         self.dlpack_device = (1, 0)
         self.runs_cubins = False
         self.default_stream = _STREAM
