@@ -170,8 +170,8 @@ def test_candidates_that_the_module_never_names_are_left_out(tmp_path):
     named = "# see also triton_poi_fused_forgotten_77\n" + product.module_source
     entry = dataclasses.replace(template, kernel_name="triton_poi_fused_forgotten_77")
     more = dataclasses.replace(product.bundle, autotuners=(*product.bundle.autotuners, entry))
+    broken = dataclasses.replace(product, bundle=more, module_source=named)
     with pytest.raises(RegistrationError, match="triton_poi_fused_forgotten_77"):
-        broken = dataclasses.replace(product, bundle=more, module_source=named)
         package({"main": broken}, weights, tmp_path / "broken.coil")
     assert not (tmp_path / "broken.coil").exists()
 
@@ -300,8 +300,7 @@ def test_every_small_model(tmp_path):
                 torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2, equal_nan=True)
         except (CoilpackError, AssertionError) as error:
             failed[name] = str(error).splitlines()[0]
-    print(json.dumps(failed, indent=1))
-    assert not failed
+    assert not failed, json.dumps(failed, indent=1)
 
 
 def test_kernels_say_what_they_are(tmp_path):
