@@ -63,6 +63,7 @@ try:
         device_codegens,
         init_backend_registration,
     )
+    from torch._inductor.codegen.cuda_combined_scheduling import CUDACombinedScheduling
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen, WrapperLine
     from torch._inductor.compile_fx import _recursive_joint_graph_passes, compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
@@ -76,6 +77,12 @@ try:
     from torch._inductor.runtime.cache_dir_utils import triton_cache_dir
     from torch._inductor.runtime.runtime_utils import triton_hash_to_path_key
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
+    from torch._inductor.select_algorithm import (
+        AlgorithmSelectorCache,
+        TritonTemplateCaller,
+        TritonTemplateKernel,
+        get_algorithm_selector_cache,
+    )
     from torch._inductor.triton_bundler import (
         StaticallyLaunchedAutotuner,
         TritonBundle,
@@ -123,6 +130,11 @@ try:
         (InductorChoices, "can_fuse_vertical"),
         (InductorChoices, "get_conv_configs"),
         (InductorChoices, "get_flex_attention_fwd_configs"),
+        (AlgorithmSelectorCache, "add_preprocessing_fn"),
+        (CUDACombinedScheduling, "codegen_template"),
+        (CUDACombinedScheduling, "generate_kernel_code_from_nodes"),
+        (TritonTemplateCaller, "get_make_kernel_render"),
+        (TritonTemplateKernel, "additional_call_args_and_types"),
         (CachingAutotuner, "_create_compile_meta"),
         (CachingAutotuner, "_create_compile_options"),
         (GridExpr, "from_meta"),
@@ -157,6 +169,7 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 __all__ = [
+    "CUDACombinedScheduling",
     "CachingAutotuner",
     "CeilToInt",
     "CompiledFxGraph",
@@ -184,6 +197,7 @@ __all__ = [
     "ShapeAsConstantBuffer",
     "TensorBox",
     "TritonBundle",
+    "TritonTemplateCaller",
     "V",
     "Where",
     "WrapperFxCodegen",
@@ -204,6 +218,7 @@ __all__ = [
     "flex_attention_op",
     "forget_missing_triton",
     "free_unbacked_symbols",
+    "get_algorithm_selector_cache",
     "get_interface_for_device",
     "graph_cache_hits",
     "inductor_config",

@@ -169,9 +169,9 @@ class StaticChoices(compat.InductorChoices):
             choices = tiled
         if not tiled:
             return choices
-        return [self._best(tiled, kernel_inputs, op_name)]
+        return self._ranked(tiled, kernel_inputs, op_name)[: self.candidates]
 
-    def _best(self, choices: Sequence[Any], kernel_inputs: Any, op_name: str) -> Any:
+    def _ranked(self, choices: Sequence[Any], kernel_inputs: Any, op_name: str) -> list[Any]:
         m, n, k = (max(1, int(size)) for size in kernel_inputs.mnk_hinted())
         dtype = kernel_inputs.dtype(0)
         batch = _batch(kernel_inputs)
@@ -189,7 +189,7 @@ class StaticChoices(compat.InductorChoices):
             cycles = matmul_cycles(tile, m, n, k, batch, dtype.itemsize, tensor_cores, sms)
             return cycles, tile.shared_bytes(dtype.itemsize)
 
-        return min(fitting, key=cost)
+        return sorted(fitting, key=cost)
 
     @staticmethod
     def can_fuse_vertical(scheduler: Any, node1: Any, node2: Any, shared_data_score: int) -> bool:
@@ -201,15 +201,24 @@ class StaticChoices(compat.InductorChoices):
     def get_flex_attention_fwd_configs(
         self, head_dim: int, dtype: torch.dtype, device_type: str | None = "cuda"
     ) -> list[Any]:
-        """The largest configuration whose tiles fit the budget; the smallest there is if none does."""
+        """The largest configuration whose tiles fit the budget; the smallest there is if none does.
+
+        Candidates come behind it: smaller ones, and those that Inductor would try if it tuned.
+        """
         configs = super().get_flex_attention_fwd_configs(head_dim, dtype, device_type)
         default = configs[-1]  # Inductor puts its heuristic's answer last, behind autotuning candidates
         smaller = _halvings(default)
         fitting = [c for c in smaller if flex_shared_bytes(c, head_dim, dtype.itemsize) <= self._budget]
-        return fitting[:1] or smaller[-1:]
+        if self.candidates == 1 or not fitting:
+            return fitting[:1] or smaller[-1:]
+        with compat.inductor_config.patch(max_autotune=True):
+            tuned = super().get_flex_attention_fwd_configs(head_dim, dtype, device_type)
+        others = [c for c in tuned if flex_shared_bytes(c, head_dim, dtype.itemsize) <= self._budget]
+        distinct = {str(config): config for config in (fitting[0], *others, *fitting)}
+        return list(distinct.values())[: self.candidates]
 
     def get_conv_configs(self, device_type: str | None = "cuda") -> Any:
-        """Inductor's convolution configurations, cut to the one that the cost model prefers."""
+        """Inductor's convolution configurations, cut to those that the cost model prefers."""
         generate = super().get_conv_configs(device_type)
 
         def best(m: Any, n: Any, k: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
@@ -224,7 +233,8 @@ class StaticChoices(compat.InductorChoices):
                     return math.inf
                 return matmul_cycles(tile, *sizes, 1, itemsize, itemsize < 4, sms)
 
-            return [min(configs, key=cost)] if configs else []
+            ranked = sorted(configs, key=cost)
+            return ranked[:1] + [c for c in ranked[1 : self.candidates] if cost(c) < math.inf]
 
         return best
 

@@ -25,6 +25,7 @@ from coilpack.compiler.capture.library_calls import is_product, library_product,
 from coilpack.compiler.capture.retrace import Retraced
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.capture.source_location import UNKNOWN, first_known, portable_location
+from coilpack.compiler.capture.template_candidates import TemplateCandidates
 from coilpack.runtime.errors import UnsupportedError
 
 SETTINGS: Mapping[str, Any] = {
@@ -58,18 +59,21 @@ class CapturedKernel:
     """A Triton kernel as Inductor generated it, in one configuration.
 
     `alternatives` are the same kernel in other configurations, the preferred one first, under names of their own.
+    Of a template each configuration has a `source` of its own.
     """
 
     name: str
     tuner: Any
     config: Any
+    source: str = ""
     alternatives: tuple[CapturedKernel, ...] = ()
 
     @property
     def configuration(self) -> str:
         """The configuration as text, `XBLOCK=256 num_warps=4 num_stages=1`."""
-        blocks = self.config.kwargs or self.tuner.inductor_meta.get("config_args") or {}
-        return configuration_text(blocks, self.config.num_warps, self.config.num_stages)
+        options = self.tuner.inductor_meta.get("config_args") or {}  # of a template, whose source has them
+        sizes = {n: v for n, v in options.items() if isinstance(v, int) and not isinstance(v, bool)}
+        return configuration_text(self.config.kwargs or sizes, self.config.num_warps, self.config.num_stages)
 
     @property
     def signature(self) -> Mapping[str, str]:
@@ -137,6 +141,7 @@ def run_inductor(
         settings["max_autotune_gemm_backends"] = "ATEN,TRITON"
     with (
         _wrapper_installed(sink),
+        sink.templates.kept() if choices.candidates > 1 else nullcontext(),
         sums_apart() if choices.library_products else nullcontext(),
         compat.V.set_choices_handler(choices),
     ):
@@ -156,6 +161,7 @@ class _Sink:
     """What one capture collects."""
 
     choices: StaticChoices
+    templates: TemplateCandidates = field(default_factory=TemplateCandidates)
     kernels: dict[str, CapturedKernel] = field(default_factory=dict)
     result: HostGraph[CapturedKernel] | None = None
 
@@ -313,18 +319,32 @@ class _Converter(compat.FxConverter):
         tuner = _loaded(code, kernel_name)
         choices = self.sink.choices
         wider = _loaded(code, kernel_name, wide=True) if choices.candidates > 1 else None
-        first, *others = choices.configs_of(tuner, wider)
-        alternatives = [CapturedKernel(f"{kernel_name}.c{n}", tuner, config) for n, config in enumerate(others, 1)]
-        self.sink.kernels[kernel_name] = CapturedKernel(kernel_name, tuner, first, tuple(alternatives))
+        first, *configs = choices.configs_of(tuner, wider)
+        others = [(tuner, config, "") for config in configs]
+        for source in self.sink.templates.sources(kernel_name):
+            other = _KernelLoader().triton(_GENERATED_PREFIX, source)
+            others.extend((other, config, source) for config in choices.configs_of(other))
+        alternatives = [CapturedKernel(f"{kernel_name}.c{n}", *other) for n, other in enumerate(others, 1)]
+        self.sink.kernels[kernel_name] = CapturedKernel(kernel_name, tuner, first, alternatives=tuple(alternatives))
         return tuner
 
     def _generate_triton_call(self, line: Any) -> None:
         kernel = self.sink.kernels[line.kernel_name]
         args = tuple(self._argument(line, n) for n in range(len(line.call_args)))
         operands, grid = bind_launch(kernel, args)
-        alternatives = tuple((other.name, bind_launch(other, args)[1]) for other in kernel.alternatives)
+        alternatives = tuple(self._alternatives(kernel, line, args))
         launch: Any = (kernel.name, grid, operands, alternatives)  # expressions are data like any other to torch
         self._located(self.gm.graph.call_function(dispatch, launch))
+
+    def _alternatives(self, kernel: CapturedKernel, line: Any, args: tuple[Any, ...]) -> Iterator[tuple[str, Grid]]:
+        """The kernels that could take the place of a launched one, and their grids."""
+        grids = self.sink.templates.grids(kernel.name, line.call_args)
+        for other in kernel.alternatives:
+            if not other.source:
+                yield other.name, bind_launch(other, args)[1]
+            elif (own := grids.get(other.source)) is not None:
+                passed = args[: len(args) - len(own)]
+                yield other.name, bind_launch(other, (*passed, *self._lookup_args(own)))[1]
 
     def _located(self, node: torch.fx.Node) -> torch.fx.Node:
         node.meta["location"] = self._location
