@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 from pathlib import Path
 
 import pytest
+
+# As in the processes that compile: what torch's import leaves behind is not looked through again and again.
+gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
