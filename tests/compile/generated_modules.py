@@ -20,7 +20,7 @@ from coilpack.compiler.capture.library_calls import library_product, sums_apart
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.freezing.kernel_bundle import CompiledConfiguration
-from coilpack.compiler.freezing.size_inputs import add_size_inputs
+from coilpack.compiler.freezing.size_inputs import SizeInput, add_size_inputs
 from coilpack.compiler.function_source import function_sources
 from coilpack.compiler.targets import parse_target
 from coilpack.compiler.weights import Weights
@@ -38,12 +38,14 @@ class Generated:
         source: the module; empty for a graph without operations, for which Inductor writes none.
         placeholder_values: what the module's arguments were compiled for.
         constants: tensors that Inductor added to it.
+        size_inputs: the last of its arguments, which the captured graph does not have.
     """
 
     captured: HostGraph[Any]
     source: str
     placeholder_values: list[Any]
     constants: Mapping[str, torch.Tensor]
+    size_inputs: tuple[SizeInput, ...]
 
     @property
     def chosen(self) -> dict[str, CompiledConfiguration]:
@@ -81,7 +83,7 @@ def generate(
         options = {"fuse_attention": True, "library_products": library_products}
         captured = run_inductor(source.trace(**options).retraced, choices)
         retraced = source.trace(**options).retraced
-        add_size_inputs(retraced)
+        size_inputs = add_size_inputs(retraced)
         found: list[tuple[str, dict[str, torch.Tensor]]] = []
         wanted = {**SETTINGS, "fx_wrapper": False, "graph_partition": False, **settings}
         if library_products:
@@ -90,7 +92,7 @@ def generate(
         with apart, compat.V.set_choices_handler(choices), _written_modules(found):
             compile_graph(retraced, wanted)
     module, constants = found[0] if found else ("", {})
-    return Generated(captured, module, retraced.inputs, constants)
+    return Generated(captured, module, retraced.inputs, constants, size_inputs)
 
 
 def operations(host: HostGraph[Any]) -> list[tuple[Any, ...]]:
@@ -136,6 +138,9 @@ class _Operations:
     def _does(self, node: torch.fx.Node) -> None:
         self._done.append((getattr(node.target, "__name__", node.target), self._value(node.args)))
 
+    def _launches(self, node: torch.fx.Node) -> None:
+        self._done.append(("dispatch", self._value(node.args[:3])))  # without what could take the kernel's place
+
     def _allocates(self, node: torch.fx.Node) -> None:
         memory = ("buffer", self._buffers)
         self._buffers += 1
@@ -155,7 +160,7 @@ _READ = {
     random_seeds: _Operations._allocates,
     torch.as_strided: _Operations._views,
     torch.ops.aten.zero_.default: _Operations._does,
-    dispatch: _Operations._does,
+    dispatch: _Operations._launches,
     library_product: _Operations._does,
     "output": _Operations._does,
 }

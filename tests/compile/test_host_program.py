@@ -12,7 +12,7 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 from core_operations import OPERATIONS  # noqa: E402
-from generated_modules import generate, operations  # noqa: E402
+from generated_modules import Generated, generate, operations  # noqa: E402
 from in_process import TARGET, export  # noqa: E402
 from inductor_kernels import KERNELS  # noqa: E402
 from small_models import MODELS  # noqa: E402
@@ -83,19 +83,22 @@ FEW = {
 }
 
 
-def _assert_same(program: torch.export.ExportedProgram, **options: bool) -> None:
+def _assert_same(program: torch.export.ExportedProgram, **options: bool) -> Generated:
     generated = generate(program, TARGET, **options)
     host = read_host_program(generated.source, generated.chosen, generated.placeholder_values, generated.constants)
     assert operations(host) == operations(generated.captured)
     assert "dispatch" in {kind for kind, *_ in operations(host)}
     assert host.kernels.keys() == generated.captured.kernels.keys()
     assert host.constants.keys() == generated.captured.constants.keys()
+    return generated
 
 
 @pytest.mark.parametrize("name", FEW)
 def test_a_module_does_what_was_captured_of_the_same_graph(name: str) -> None:
     make, options = FEW[name]
-    _assert_same(make(), **options)
+    generated = _assert_same(make(), **options)
+    sizes = [size.value((torch.empty(36, 300),)) for size in generated.size_inputs]
+    assert sizes == ([9] if name == "groups" else [])
 
 
 @pytest.mark.slow
@@ -122,7 +125,7 @@ def _chosen(source: str, block: int = 64) -> dict[str, CompiledConfiguration]:
 
 
 def _launches(host) -> list[tuple]:
-    return [node.args for node in host.graph.find_nodes(op="call_function", target=dispatch)]
+    return [node.args[:3] for node in host.graph.find_nodes(op="call_function", target=dispatch)]
 
 
 def test_a_recorded_transformer_is_read_whole() -> None:
@@ -267,6 +270,20 @@ def test_a_kernels_source_says_what_a_launch_needs() -> None:
     product = generated_kernel(texts["triton_tem_fused_addmm_t_transpose_view_5"], "module")
     assert (product.heuristic, product.constexprs) == ("template", ())
     assert isinstance(product.options["num_warps"], int)
+
+
+def test_a_digest_is_of_what_is_compiled_and_not_of_names() -> None:
+    def digest(source: str) -> str:
+        (text,) = read_kernels(source, "module").assigned.values()
+        return generated_kernel(text, "module").digest
+
+    source = _module("dropout")
+    kernel = digest(source)
+    assert len(kernel) == 16
+    assert digest(source.replace("triton_poi_fused_add_native_dropout_rand_like_0", "other")) == kernel
+    assert digest(source.replace("xoffset = ", "# where it begins\n    xoffset = ")) == kernel
+    assert digest(source.replace("tl.program_id(0) * XBLOCK", "tl.program_id(0) * XBLOCK + 1")) != kernel
+    assert digest(source.replace("'in_ptr1': '*fp32'", "'in_ptr1': '*fp16'")) != kernel
 
 
 @pytest.mark.parametrize(

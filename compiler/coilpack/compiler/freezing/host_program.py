@@ -317,7 +317,7 @@ class _Reader:
                 raise UnsupportedError("it is launched in another way than on the stream of the program")
         kernel = self._kernel(name)
         operands, grid = bind_launch(kernel, tuple(map(self._operand, call.args)))
-        launch: Any = (name, grid, operands)  # expressions are data like any other to torch
+        launch: Any = (name, grid, operands, ())  # expressions are data like any other to torch
         self.graph.call_function(dispatch, launch)
 
     def _kernel(self, name: str) -> ChosenKernel:

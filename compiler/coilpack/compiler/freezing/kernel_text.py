@@ -7,12 +7,15 @@ function of Triton's.
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from coilpack.compiler import _triton_compat as triton
+from coilpack.compiler.cache import content_key
 from coilpack.compiler.freezing.kernel_bundle import CompiledConfiguration
+from coilpack.compiler.kernels.source import DIGEST_DIGITS
 from coilpack.compiler.standalone.generated_module import KernelText
 from coilpack.runtime.errors import InvalidFileError
 
@@ -50,6 +53,7 @@ class GeneratedKernel:
         attributes: `[["tt.divisibility", 16]]` by index path, of each argument that is always a multiple of 16.
         inductor_meta: what Inductor notes for its launcher; `grid_type` names the rule of the grid.
         options: the other arguments of the decorator: `size_hints`, `num_warps`, `num_stages`, `configs`, ...
+        digest: tells kernels apart by what they are made of besides their configuration and names, in 16 hex digits.
     """
 
     name: str
@@ -63,6 +67,7 @@ class GeneratedKernel:
     attributes: Mapping[tuple[int, ...], Sequence[Sequence[object]]]
     inductor_meta: Mapping[str, Any]
     options: Mapping[str, Any]
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,15 @@ class _SourceReader:
             attributes=self._mapping(configs[0], "triton_meta['configs'][0]"),
             inductor_meta=inductor_meta,
             options=options,
+            digest=self._digest(function, triton_meta),
         )
+
+    def _digest(self, function: ast.FunctionDef, triton_meta: Mapping[str, Any]) -> str:
+        """Of the function without its name, comments and decorators, and of what it is specialized for."""
+        bare = copy.copy(function)
+        bare.name, bare.decorator_list = "kernel", []
+        specialized = {part: repr(triton_meta.get(part)) for part in ("signature", "constants", "configs")}
+        return content_key(function=ast.unparse(bare), **specialized)[:DIGEST_DIGITS]
 
     def _function(self) -> ast.FunctionDef:
         try:

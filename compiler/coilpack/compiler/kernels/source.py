@@ -11,7 +11,7 @@ from coilpack.compiler.kernels.signature import Parameter, runtime_parameters
 from coilpack.compiler.targets import PtxVersion, Target
 from coilpack.runtime.errors import InputError, UnsupportedError
 
-_DIGEST_DIGITS = 16
+DIGEST_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +107,7 @@ class KernelSource:
             return ""
         kept = {name: value for name, value in self.constants.items() if name not in configured}
         constants = sorted([str(name), _stable(value)] for name, value in kept.items())
-        return content_key(**{**identity, "kernel_name": "", "constants": constants})[:_DIGEST_DIGITS]
+        return content_key(**{**identity, "kernel_name": "", "constants": constants})[:DIGEST_DIGITS]
 
 
 class _UnstableError(Exception):
