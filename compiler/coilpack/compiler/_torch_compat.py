@@ -75,6 +75,7 @@ try:
     from torch._inductor.lowering import lowerings
     from torch._inductor.output_code import CompiledFxGraph
     from torch._inductor.runtime.cache_dir_utils import triton_cache_dir
+    from torch._inductor.runtime.compile_tasks import _set_triton_ptxas_path
     from torch._inductor.runtime.runtime_utils import triton_hash_to_path_key
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
     from torch._inductor.select_algorithm import (
@@ -246,6 +247,7 @@ __all__ = [
     "triton_kernel_wrapper_functional",
     "triton_kernel_wrapper_mutation",
     "unreplaced",
+    "use_ptxas_of_torch",
     "with_tensors",
 ]
 
@@ -417,6 +419,11 @@ def tracing_in(fake_mode: Any) -> Iterator[None]:
     """Within it, Inductor finds in `fake_mode` what is known of sizes; its cache of graphs asks for that."""
     with tracing(TracingContext(fake_mode)):
         yield
+
+
+def use_ptxas_of_torch() -> None:
+    """Makes Triton's assembler in this process the one that Inductor takes in its workers, where torch brings one."""
+    _set_triton_ptxas_path()
 
 
 def graph_cache_hits() -> int:

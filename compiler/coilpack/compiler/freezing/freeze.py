@@ -204,6 +204,7 @@ def freeze_products(
         CoilpackError: a kernel's code, description and signature do not fit together.
     """
     kinds = IMAGE_KINDS[image]
+    compat.use_ptxas_of_torch()  # what it assembled is assembled again, under other names
     registrations: dict[str, Registration] = {}
     functions: list[ir.Function] = []
     with KernelCompiler(target, cubin=ir.ImageKind.CUBIN in kinds) as compiler:
