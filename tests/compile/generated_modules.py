@@ -20,7 +20,7 @@ from coilpack.compiler.capture.library_calls import library_product, sums_apart
 from coilpack.compiler.capture.offline import target_device
 from coilpack.compiler.capture.size_expressions import expression
 from coilpack.compiler.freezing.kernel_bundle import CompiledConfiguration
-from coilpack.compiler.freezing.size_inputs import SizeInput, add_size_inputs
+from coilpack.compiler.freezing.size_inputs import add_size_inputs
 from coilpack.compiler.function_source import function_sources
 from coilpack.compiler.targets import parse_target
 from coilpack.compiler.weights import Weights
@@ -45,7 +45,7 @@ class Generated:
     source: str
     placeholder_values: list[Any]
     constants: Mapping[str, torch.Tensor]
-    size_inputs: tuple[SizeInput, ...]
+    size_inputs: list[torch.SymInt]
 
     @property
     def chosen(self) -> dict[str, CompiledConfiguration]:

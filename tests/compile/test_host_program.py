@@ -97,8 +97,7 @@ def _assert_same(program: torch.export.ExportedProgram, **options: bool) -> Gene
 def test_a_module_does_what_was_captured_of_the_same_graph(name: str) -> None:
     make, options = FEW[name]
     generated = _assert_same(make(), **options)
-    sizes = [size.value((torch.empty(36, 300),)) for size in generated.size_inputs]
-    assert sizes == ([9] if name == "groups" else [])
+    assert len(generated.size_inputs) == (1 if name == "groups" else 0)
 
 
 @pytest.mark.slow

@@ -6,11 +6,9 @@ assembler gives the machine code that it gave Triton, so the two are compared.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from coilpack.compiler.cache import content_key
 from coilpack.compiler.capture.build_function import BoundKernel
 from coilpack.compiler.capture.configuration import configuration_text
 from coilpack.compiler.freezing.kernel_text import ChosenKernel
@@ -27,7 +25,6 @@ from coilpack.runtime.images.cubin import code_sections
 from coilpack.runtime.program import ir
 
 _NEUTRAL = "triton_kernel"
-_DIGEST_DIGITS = 16
 
 
 def lowered_kernel(kernel: ChosenKernel, bound: Bound, symbol: str, target: Target) -> LoweredKernel:
@@ -151,7 +148,7 @@ class FrozenKernels:
             if neutral not in self._kernels:
                 kernel = replace(
                     program_kernel(f"{function}_dispatch_{ordinal}_{name}", neutral),
-                    source=_digest(chosen, bound[name]),
+                    source=chosen.generated.digest,
                     configuration=_configuration(chosen),
                 )
                 self._kernels[neutral] = _Bound(kernel, chosen, bound[name])
@@ -186,13 +183,3 @@ def _configuration(kernel: ChosenKernel) -> str:
     chosen = kernel.configuration
     values = {**kernel.inductor_meta.get("config_args", {}), **chosen.values}
     return configuration_text(values, chosen.num_warps, chosen.num_stages)
-
-
-def _digest(kernel: ChosenKernel, bound: Bound) -> str:
-    """Tells kernels apart by what they are made of besides their configuration and names; empty where that is lost."""
-    generated, source = kernel.generated, bound.autotuner.source
-    if source is None:
-        return ""
-    own = re.sub(rf"\b{re.escape(generated.function)}\b", _NEUTRAL, source)
-    constants = sorted([str(name), repr(value)] for name, value in generated.constants.items())
-    return content_key(source=own, signature=dict(generated.signature), constants=constants)[:_DIGEST_DIGITS]
