@@ -16,8 +16,8 @@ from typing import Any, TextIO
 
 from coilpack.runtime import errors
 
-# Importing torch leaves 400,000 objects, and tracing makes many that stay. At Python's own thresholds a tenth of the time
-# goes into looking through them for cycles; at these hardly any, in as much memory.
+# Importing torch leaves 400,000 objects, and tracing makes many that stay. At Python's own thresholds a tenth of the
+# time goes into looking through them for cycles; at these hardly any, in as much memory.
 _COLLECT_AFTER = (20_000, 20, 20)
 
 
