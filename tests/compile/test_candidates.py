@@ -21,11 +21,14 @@ from torch.library import triton_op, wrap_triton  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
 from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package  # noqa: E402
-from coilpack.runtime.errors import InputError  # noqa: E402
+from coilpack.runtime.errors import InputError, TargetMismatchError  # noqa: E402
+from coilpack.runtime.executable import read_executable  # noqa: E402
 from coilpack.runtime.package import Package  # noqa: E402
 from coilpack.runtime.package.select import select_candidates  # noqa: E402
 from coilpack.runtime.program import ir  # noqa: E402
 from coilpack.runtime.program.select import dispatches  # noqa: E402
+from coilpack.runtime.tuning.report import Candidate, KernelChoice, TuningReport  # noqa: E402
+from coilpack.runtime.tuning.tune import tune  # noqa: E402
 
 KEPT = 4
 FEWER = {"convolution": 3, "attention": 2}  # of large tiles, over which the emulator is slow
@@ -164,6 +167,83 @@ def test_equal_images_and_configurations_that_do_not_compile_are_no_candidates(p
         "BLOCK=256 num_warps=4 num_stages=3",
     ]
     assert [dispatch.grid[0], dispatch.alternatives[0].grid[0]] == [-(-900 // 64), -(-900 // 256)]
+
+
+def _code(bundle_or_package: Any) -> list[tuple[str, str, str]]:
+    """Source, configuration and PTX of each kernel, in order, its symbol aside."""
+    target = bundle_or_package.program.targets[0]
+    (image,) = target.images
+    held = isinstance(bundle_or_package, Package)
+    data = bundle_or_package.image(image.entry) if held else bundle_or_package.executables[image.entry]
+    executable = read_executable(bytes(data))
+    exports = {export.export_name: export for export in executable.exports}
+    found = []
+    for kernel in target.kernels:
+        export = exports[kernel.export_name]
+        ptx = bytes(executable.modules[export.module_ordinal]).decode().replace(export.kernel_name, "kernel")
+        found.append((kernel.source, kernel.configuration, ptx))
+    return found
+
+
+def _last_wins(package: Package, source: str = "") -> TuningReport:
+    """What a tuning run reports in which the last candidate of each kernel wins."""
+    choices = []
+    for dispatch in _dispatches(package):
+        kernels = [dispatch.kernel, *(alternative.kernel for alternative in dispatch.alternatives)]
+        candidates = [Candidate(k.export_name, source or k.source, k.configuration, 1.0) for k in kernels]
+        choices.append(KernelChoice(kernels[0].export_name, 1, tuple(candidates), len(kernels) - 1))
+    return TuningReport("coilpack", "", "cuda:0", "", "sm_80", "us", (), tuple(choices))
+
+
+@pytest.mark.parametrize("name", ["products", "autotuned"])
+def test_a_report_gives_the_kernels_of_the_tuned_package_again(name, packages, tmp_path) -> None:
+    with packages(name) as package:
+        report = _last_wins(package)
+        assert any(choice.choice for choice in report.kernels)
+        select_candidates(package, tmp_path / "tuned.coil", "sm_80", report.choices)
+    again = compile_in_process({"main": _export(name)}, tuning=report)
+    with Package.open(tmp_path / "tuned.coil") as tuned:
+        assert _code(again) == _code(tuned)
+        assert [d.grid for d in dispatches(again.program.targets[0])] == [d.grid for d in _dispatches(tuned)]
+    assert not any(dispatch.alternatives for dispatch in dispatches(again.program.targets[0]))
+
+
+def test_what_was_measured_is_what_is_compiled(packages, tmp_path, capsys) -> None:
+    with packages("dynamic") as package:
+        path, (size,) = package.path, package.program.signatures[0].symbols
+    report = tune(path, tmp_path / "tuned.coil", "emulator", sizes=[{size.name: 40}])
+    again = compile_in_process({"main": _export("dynamic")}, tuning=report)
+    with Package.open(tmp_path / "tuned.coil") as tuned:
+        assert _code(again) == _code(tuned)
+    assert (
+        f"{len(report.kernels)} of {len(report.kernels)} kernels for sm_80 are as they were tuned"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_kernel_that_is_not_in_the_report_is_the_cost_models_choice(packages, capsys) -> None:
+    model = Lambda(lambda x, y: MODELS["transpose"][0](x, y).exp().cumsum(0)).eval()
+    shapes = MODELS["transpose"][1]
+    other = torch.export.export(model, tuple(torch.randn(shape) for shape in shapes))
+    with packages("transpose") as package:
+        report = _last_wins(package)
+        with pytest.raises(InputError, match=r"none of the \d kernels for sm_80 is in the tuning report"):
+            compile_in_process({"main": _export("transpose")}, tuning=_last_wins(package, source="0" * 16))
+    both = compile_in_process({"main": _export("transpose"), "other": other}, tuning=report)
+    assert both.program.targets[0].kernels[0].configuration == report.kernels[0].winner.configuration
+    assert "is not in the tuning report; the cost model chose its configuration" in capsys.readouterr().out
+
+
+def test_a_report_is_of_one_target_and_leaves_no_candidates(packages, tmp_path) -> None:
+    path = tmp_path / "report.json"
+    with packages("autotuned") as package:
+        path.write_text(_last_wins(package).to_json())
+    with pytest.raises(TargetMismatchError, match="for sm_80; compiled is sm_86, sm_90a"):
+        compile_package({"main": "m.py:f"}, tmp_path / "x", CompileOptions(targets=("sm_86", "sm_90"), tuning=path))
+    with pytest.raises(InputError, match="or for candidates"):
+        compile_package({"main": "m.py:f"}, tmp_path / "x", CompileOptions(candidates=2, tuning=path))
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        compile_package({"main": "m.py:f"}, tmp_path / "x", CompileOptions(tuning=tmp_path / "none.json"))
 
 
 @pytest.mark.parametrize("emit", ["cda1", "iree"])

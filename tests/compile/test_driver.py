@@ -96,7 +96,7 @@ def test_what_decides_the_code_of_a_target_is_in_the_key_of_its_bundle(tmp_path,
 
     def key(*order: str, **changed: object) -> str:
         exported = {name: files[name] for name in order}
-        work = Work(exported, [], (ImageKind.PTX,), None, "highest", "triton", None, 1, None, tmp_path, print)
+        work = Work(exported, [], (ImageKind.PTX,), None, "highest", "triton", None, 1, None, None, tmp_path, print)
         return driver._bundle_key(replace(work, **changed), TARGETS["sm_80"])
 
     keys = [key("a", "b"), key("b", "a"), key("a"), key("a", "b", float32_matmul_precision="high")]

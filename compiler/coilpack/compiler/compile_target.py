@@ -25,8 +25,11 @@ from coilpack.compiler.kernels.pool import WorkerPool
 from coilpack.compiler.passes.common_candidates import launchable_kernels, with_common_candidates
 from coilpack.compiler.program_kernels import FunctionKernels, ProgramKernels
 from coilpack.compiler.targets import PtxVersion, Target
+from coilpack.compiler.tuned_choice import TunedChoice
 from coilpack.compiler.weights import Weights
 from coilpack.runtime.program import ir
+from coilpack.runtime.program.verify_dispatch import MAX_ALTERNATIVES
+from coilpack.runtime.tuning.report import TuningReport
 
 Progress = Callable[[str], None]
 Matmul = Literal["triton", "cublaslt"]
@@ -44,6 +47,7 @@ class TargetOptions:
         matmul: what multiplies matrices: `triton` takes kernels, `cublaslt` calls the library when the program runs.
         fused_buffers: how many buffers one kernel may bring together by fusion; None for any number.
         candidates: how many configurations to keep of each kernel, for tuning.
+        tuning: what tuning found, for this target: the configurations to take, where it has them; None for none.
     """
 
     image_kinds: tuple[ir.ImageKind, ...] = (ir.ImageKind.PTX, ir.ImageKind.CUBIN)
@@ -52,6 +56,7 @@ class TargetOptions:
     matmul: Matmul = "triton"
     fused_buffers: int | None = None
     candidates: int = 1
+    tuning: TuningReport | None = None
 
 
 def compile_target(
@@ -92,11 +97,14 @@ def compile_target(
         workers=workers,
     )
     kernels = ProgramKernels(compiler, candidates=options.candidates, progress=progress)
+    tuned = TunedChoice(options.tuning, kernels.unfit, progress) if options.tuning else None
     with target_device(target), compiler:
         sources = function_sources(programs, weights)
         functions = with_common_candidates(
-            _in_turn(_Function(source, weights, options, kernels, progress) for source in sources.values())
+            _in_turn(_Function(source, weights, options, kernels, tuned, progress) for source in sources.values())
         )
+        if tuned is not None:
+            tuned.finish()
         compiled = kernels.finish(launchable_kernels(functions))
     return target_bundle(target, options.image_kinds, functions, compiled, weights)
 
@@ -119,6 +127,7 @@ class _Function:
     weights: Weights
     options: TargetOptions
     kernels: ProgramKernels
+    tuned: TunedChoice | None
     progress: Progress
 
     def __post_init__(self) -> None:
@@ -174,9 +183,11 @@ class _Function:
             budget,
             self.kernels.unfit,
             library_products=library_products,
-            candidates=self.options.candidates,
+            candidates=MAX_ALTERNATIVES if self.tuned else self.options.candidates,
         )
         host = run_inductor(traced.retraced, choices, self.options.fused_buffers)
+        if self.tuned is not None:
+            host = self.tuned.choose(name, host)
         signature, bindings = traced.outside()
         self.progress(f"{name}: compiling {len(host.kernels)} kernels for {self.target.name}")
         kernels = self.kernels.start(name, list(host.kernels.values()), before)

@@ -24,9 +24,10 @@ from coilpack.compiler.pt2 import Pt2File
 from coilpack.compiler.target_process import Exporter, Processes, Progress, Work, compile_apart, export_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
-from coilpack.runtime.errors import InputError
+from coilpack.runtime.errors import InputError, TargetMismatchError
 from coilpack.runtime.program import ir
 from coilpack.runtime.program.verify_dispatch import MAX_ALTERNATIVES
+from coilpack.runtime.tuning.report import TuningReport
 from coilpack.schemas.wire import MAX_BINDINGS
 
 MatmulChoice = Literal["triton", "cublaslt"]
@@ -49,6 +50,7 @@ class CompileOptions:
         matmul: `triton` compiles products of matrices with what surrounds them; `cublaslt` leaves them to NVIDIA's
             library, which whoever runs the package then needs.
         candidates: how many configurations to keep of each kernel, 1 to 64, for tuning to choose among.
+        tuning: the report of a tuning run, whose choices are taken for the target that it is of; None for none.
     """
 
     targets: Sequence[str] = ("sm_80",)
@@ -60,6 +62,7 @@ class CompileOptions:
     float32_matmul_precision: str = "highest"
     matmul: MatmulChoice = "triton"
     candidates: int = 1
+    tuning: Path | None = None
 
     @classmethod
     def cached(cls, **options: Any) -> CompileOptions:
@@ -110,6 +113,7 @@ def compile_package(
     if not sources:
         raise InputError("there is no function to compile; name at least one, with its source")
     check_output(output, sources.values(), options.emit)
+    tuning = _tuning(options.tuning, targets, progress) if options.tuning is not None else None
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
         files = _exported({name: str(source) for name, source in sources.items()}, Path(scratch), progress)
         exported = {}
@@ -126,6 +130,7 @@ def compile_package(
             options.matmul,
             MAX_BINDINGS if options.emit == "iree" else None,
             options.candidates,
+            tuning,
             options.cache,
             Path(scratch),
             progress,
@@ -160,8 +165,8 @@ def compile_kernels(
     function = _python_file(source)
     path, name = function or (Path(source), "")
     check_output(output, [path], options.emit)
-    if options.candidates > 1:
-        raise InputError("candidates are kept of the kernels of a model, whose functions launch them to be measured")
+    if options.candidates > 1 or options.tuning is not None:
+        raise InputError("tuning chooses among the kernels of a model, whose functions launch them to be measured")
     if name and kernel_options is None:
         raise InputError(f"{source!r} is one function; give the signature that it is compiled for")
     if kernel_options is not None and not name:
@@ -220,7 +225,24 @@ def _check(options: CompileOptions) -> list[Target]:
         raise InputError(f"{kept}; ask for 1 to {MAX_ALTERNATIVES}")
     if options.candidates > 1 and options.emit in _WITHOUT_CANDIDATES:
         raise InputError(f"--emit {options.emit} has one kernel for each launch; keep candidates in a package")
+    if options.candidates > 1 and options.tuning is not None:
+        raise InputError("a tuning report leaves one configuration of each kernel; ask for it, or for candidates")
     return targets
+
+
+def _tuning(path: Path, targets: Sequence[Target], progress: Progress) -> TuningReport:
+    """The tuning report in a file, which must be one of a target."""
+    try:
+        report = TuningReport.read(path)
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror}; name the report of coilpack tune") from error
+    names = [target.ptx_name for target in targets]
+    if report.target not in names:
+        raise TargetMismatchError(f"{path} is a report of tuning for {report.target}; compiled is {', '.join(names)}")
+    for name in names:
+        if name != report.target:
+            progress(f"{name}: the tuning report is of {report.target}, so the cost model chooses here")
+    return report
 
 
 def _python_file(source: str) -> tuple[Path, str] | None:
@@ -307,6 +329,7 @@ def _bundle_key(work: Work, target: Target) -> str:
         matmul=work.matmul,
         fused_buffers=work.fused_buffers,
         candidates=work.candidates,
+        tuning=work.tuning_of(target),
         versions={name: version(name) for name in ("torch", "triton")},
         environment={name: value for name, value in os.environ.items() if _changes_code(name)},
         compiler=_own_code(),

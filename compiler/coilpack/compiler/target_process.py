@@ -19,6 +19,7 @@ from coilpack.compiler.targets import Target
 from coilpack.runtime import errors
 from coilpack.runtime.errors import CoilpackError
 from coilpack.runtime.program import ir
+from coilpack.runtime.tuning.report import TuningReport
 
 Progress = Callable[[str], None]
 Exporter = Literal["python", "mlir"]
@@ -37,6 +38,7 @@ class Work:
         matmul: `triton` or `cublaslt`.
         fused_buffers: how many buffers one kernel may bring together by fusion; None for any number.
         candidates: how many configurations to keep of each kernel.
+        tuning: what tuning found, whichever target it is of; None for nothing.
         cache: folder of the cache of kernels; None for none.
         scratch: a folder for what is needed only meanwhile.
         progress: called with short messages, from several threads.
@@ -50,9 +52,14 @@ class Work:
     matmul: str
     fused_buffers: int | None
     candidates: int
+    tuning: TuningReport | None
     cache: Path | None
     scratch: Path
     progress: Progress
+
+    def tuning_of(self, target: Target) -> str | None:
+        """What tuning found for a target, as JSON; None where it was another one's."""
+        return self.tuning.to_json() if self.tuning is not None and self.tuning.target == target.ptx_name else None
 
 
 class Processes:
@@ -147,6 +154,7 @@ def compile_apart(work: Work, target: Target, jobs: int, processes: Processes) -
         "matmul": work.matmul,
         "fused_buffers": work.fused_buffers,
         "candidates": work.candidates,
+        "tuning": work.tuning_of(target),
         "jobs": jobs,
         "cache": str(work.cache) if work.cache else None,
         "output": str(output),

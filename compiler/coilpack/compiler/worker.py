@@ -63,6 +63,7 @@ def _compile(request: Mapping[str, Any], progress: Callable[[str], None]) -> Non
     from coilpack.compiler.python_file import import_module
     from coilpack.compiler.targets import parse_ptx_version, parse_target
     from coilpack.runtime.program import ir
+    from coilpack.runtime.tuning.report import TuningReport
 
     for path in request["modules"]:
         import_module(Path(path))  # registers the custom operators that its program calls
@@ -76,6 +77,7 @@ def _compile(request: Mapping[str, Any], progress: Callable[[str], None]) -> Non
             request["matmul"],
             request["fused_buffers"],
             request["candidates"],
+            TuningReport.from_json(request["tuning"], "the tuning report") if request["tuning"] else None,
         ),
         jobs=request["jobs"],
         cache=Cache(Path(request["cache"])) if request["cache"] else None,

@@ -68,6 +68,12 @@ _EMITTED: Mapping[str, Emit] = {".cda1": "cda1", ".txt": "text"}  # by the outpu
     metavar="N",
     help="Configurations to keep of each kernel, for coilpack tune to choose among on a GPU.",
 )
+@click.option(
+    "--tuning",
+    type=click.Path(path_type=Path),
+    metavar="REPORT",
+    help="Take the configurations that coilpack tune found fastest, of which this is its report.",
+)
 @click.option("--signature", metavar="ITEMS", help='Of a Triton function, as "*fp32:16, *fp32, i32, 128".')
 @click.option("--grid", metavar="SIZES", help='Its workgroups, as "cdiv(n, 128), 1, 1"; else each launch says them.')
 @click.option("--num-warps", type=click.IntRange(min=1), metavar="N", help="Its warps (default: its tuner's, or 4).")
@@ -85,6 +91,7 @@ def command(
     tf32: bool,
     matmul: MatmulChoice,
     candidates: int,
+    tuning: Path | None,
     signature: str | None,
     grid: str | None,
     num_warps: int | None,
@@ -125,6 +132,7 @@ def command(
         float32_matmul_precision="high" if tf32 else "highest",
         matmul=matmul,
         candidates=candidates,
+        tuning=tuning,
     )
     with orderly_end(), progress_printer() as progress:
         if source is not None and (signature is not None or source.endswith(".py")):
