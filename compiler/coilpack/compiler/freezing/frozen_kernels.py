@@ -13,6 +13,7 @@ from coilpack.compiler.capture.build_function import BoundKernel
 from coilpack.compiler.capture.configuration import configuration_text
 from coilpack.compiler.freezing.kernel_text import ChosenKernel
 from coilpack.compiler.freezing.registration import Bound
+from coilpack.compiler.kernels.assemble import assemble
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import LoweredKernel
 from coilpack.compiler.kernels.normalize import normalize_ptx
@@ -173,9 +174,17 @@ class FrozenKernels:
             )
             for k, symbol in zip(kernels, symbols, strict=True)
         ]
-        made = [future.result() for future in futures]
+        made = [self._as_measured(k, future.result()) for k, future in zip(kernels, futures, strict=True)]
         differing = [k.kernel.export_name for k, own in zip(kernels, made, strict=True) if not k.is_code_of(own)]
         return [FrozenKernel(k.kernel, own) for k, own in zip(kernels, made, strict=True)], tuple(differing)
+
+    def _as_measured(self, kernel: _Bound, made: LoweredKernel) -> LoweredKernel:
+        """The kernel with the machine code that was measured, where the assembler makes that in one way or another."""
+        if kernel.is_code_of(made):
+            return made
+        options = {"kernel_name": made.kernel_name, "fp_fusion": kernel.fp_fusion}
+        other = replace(made, cubin=assemble(made.ptx, self.compiler.target, **options, careful_registers=False))
+        return other if kernel.is_code_of(other) else made
 
 
 def _configuration(kernel: ChosenKernel) -> str:

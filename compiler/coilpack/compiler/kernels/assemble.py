@@ -54,7 +54,9 @@ def find_ptxas(target: Target) -> Ptxas:
     return Ptxas(path, tuple(map(int, match.groups())))
 
 
-def assemble(ptx: str, target: Target, *, kernel_name: str, fp_fusion: bool = True) -> bytes:
+def assemble(
+    ptx: str, target: Target, *, kernel_name: str, fp_fusion: bool = True, careful_registers: bool = True
+) -> bytes:
     """The cubin of `ptx` for the architecture `target`. The same input gives the same bytes anywhere.
 
     Args:
@@ -62,6 +64,7 @@ def assemble(ptx: str, target: Target, *, kernel_name: str, fp_fusion: bool = Tr
         target: what to assemble for.
         kernel_name: for messages.
         fp_fusion: whether multiplications and additions may become fused ones.
+        careful_registers: whether registers are allocated in the way that Triton 3.7 asks for; earlier ones do not.
 
     Raises:
         UnsupportedError: there is no assembler, or it knows neither the architecture nor the PTX version.
@@ -69,7 +72,7 @@ def assemble(ptx: str, target: Target, *, kernel_name: str, fp_fusion: bool = Tr
     """
     tool = find_ptxas(target)
     options = [f"--gpu-name={target.ptx_name}", *(() if fp_fusion else ("--fmad=false",))]
-    if tool.version >= (13,):
+    if careful_registers and tool.version >= (13,):
         options.extend(_REGISTER_ALLOCATION)
     # Relative names within a directory of its own: the tool may write its file names into its output.
     with tempfile.TemporaryDirectory(prefix="coilpack-") as directory:
