@@ -182,8 +182,14 @@ class FrozenKernels:
         """The kernel with the machine code that was measured, where the assembler makes that in one way or another."""
         if kernel.is_code_of(made):
             return made
-        options = {"kernel_name": made.kernel_name, "fp_fusion": kernel.fp_fusion}
-        other = replace(made, cubin=assemble(made.ptx, self.compiler.target, **options, careful_registers=False))
+        cubin = assemble(
+            made.ptx,
+            self.compiler.target,
+            kernel_name=made.kernel_name,
+            fp_fusion=kernel.fp_fusion,
+            careful_registers=False,
+        )
+        other = replace(made, cubin=cubin)
         return other if kernel.is_code_of(other) else made
 
 
