@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from inductor_kernels import KERNELS  # noqa: E402
 from small_models import MODELS  # noqa: E402
 
 from coilpack.compiler.capture.host_graph import dispatch, random_seeds  # noqa: E402
+from coilpack.compiler.capture.size_expressions import expression  # noqa: E402
+from coilpack.compiler.capture.sympy_source import printed_sizes  # noqa: E402
 from coilpack.compiler.freezing.host_program import read_host_program  # noqa: E402
 from coilpack.compiler.freezing.kernel_bundle import CompiledConfiguration  # noqa: E402
 from coilpack.compiler.freezing.kernel_text import Opaque, generated_kernel  # noqa: E402
@@ -174,6 +178,37 @@ def test_sizes_are_those_of_the_arguments_whatever_the_module_calls_them() -> No
     assert [evaluate(size, {name: 7}) for size in allocated.args[0]] == [7, 300]
 
 
+@pytest.mark.parametrize(
+    "size",
+    [
+        "1 + a*(b // 2)",
+        "-((-a) // 128)",
+        "max(1, a*b, 3) - min(a, b)",
+        "math.ceil(a / 64) + math.floor(b / 3)",
+        "((a // 4) % 7) * a**2",
+        "(a if a < b else b)",
+        "(a if a >= 8 and not (b == 3) else (4 if b <= 2 or a != 5 else 7))",
+        "abs(a - b) + int(a)",
+    ],
+)
+def test_sizes_are_computed_as_python_would(size: str) -> None:
+    a, b = _sizes_of(torch.export.Dim("a", min=0), torch.export.Dim("b", min=0))
+    read = expression(printed_sizes({"a": a, "b": b}).value(size))
+    for values in itertools.product((0, 1, 2, 3, 5, 8, 64, 129, 300), repeat=2):
+        names = dict(zip((str(a), str(b)), values, strict=True))
+        want = eval(size, {"math": math}, dict(zip("ab", values, strict=True)))
+        assert evaluate(read, names) == want, f"a, b = {values}"
+
+
+def _sizes_of(*dims: object) -> list:
+    """The symbols of torch's for dimensions of an input."""
+    program = torch.export.export(
+        _Added(), (torch.empty(8, 9), torch.empty(8, 9)), dynamic_shapes=(dict(enumerate(dims)),) * 2
+    )
+    (value, _) = [node.meta["val"] for node in program.graph.find_nodes(op="placeholder")]
+    return [size.node.expr for size in value.shape]
+
+
 def test_seeds_take_the_place_of_their_buffer() -> None:
     source = _module("dropout")
     host = read_host_program(source, _chosen(source), [torch.empty(64, 64)], {})
@@ -214,6 +249,12 @@ _REFUSED = {
     "other stream": ("NAME.run(buf3, buf3, buf3, 0, 1, 4096, stream=1)", "on the stream of the program"),
     "other arguments": ("NAME.run(buf3, 4096, stream=stream0)", "launched with 2 arguments"),
     "other seeds": ("aten.randint.low_out(0, 10, [2], out=buf3)", "something else than seeds"),
+    "other product": (
+        "extern_kernels.mm(buf3, buf3, out_dtype=torch.float32, out=buf3)",
+        "numbers as `alpha` and `beta`",
+    ),
+    "too many factors": ("extern_kernels.mm(buf3, buf3, buf3, out=buf3)", "takes no 3 tensors"),
+    "integer product": ("extern_kernels.mm(buf0, buf0, out=buf0)", "multiplies torch.int64"),
     "element type": ("buf4 = empty_strided_cuda((2, ), (1, ), float)", "`float` is no element type"),
     "view": ("buf4 = reinterpret_tensor(3, (2, ), (1, ), 0)", "`3` is no tensor"),
     "fraction": ("buf4 = empty_strided_cuda((2.5, ), (1, ), torch.float32)", "2.5 is no size"),

@@ -136,10 +136,14 @@ def source_product_arguments(
         tf32: whether float32 products may be rounded to TF32.
 
     Raises:
-        UnsupportedError: the element type is none that the library multiplies.
+        UnsupportedError: the element type is none that the library multiplies, or the arguments are of another number.
     """
     _check_type(dtype, call)
-    return (*SOURCE_PRODUCTS[call](inputs, options), tf32 and dtype == torch.float32)
+    try:
+        arguments = SOURCE_PRODUCTS[call](inputs, options)
+    except ValueError:
+        raise UnsupportedError(f"{call} takes no {len(inputs)} tensors") from None
+    return (*arguments, tf32 and dtype == torch.float32)
 
 
 def product_arguments(kernel: Any, inputs: tuple[Any, ...], tf32: bool) -> tuple[Any, ...]:

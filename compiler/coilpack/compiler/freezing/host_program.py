@@ -184,10 +184,10 @@ class _Reader:
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=operand) if (negated := number(operand)) is not None:
                 return -negated
-            case ast.Subscript(value=ast.Name(id=shape), slice=ast.Constant(value=int() as dim)) if isinstance(
-                self.names.get(shape), tuple
-            ):
-                return self.names[shape][dim]
+            case ast.Subscript(value=ast.Name(id=known), slice=ast.Constant(value=int() as dim)) if isinstance(
+                shape := self.names.get(known), tuple
+            ) and dim < len(shape):
+                return shape[dim]
             case ast.Call() if (make := _find(_VALUES, node)) is not None:
                 return make(self, node, name)
         literal = number(node)
@@ -278,7 +278,7 @@ class _Reader:
     def _seeds(self, call: ast.Call) -> None:
         """Draws seeds, which take the place of the buffer that was allocated for them."""
         low, high, shape = positional(call, 3, ("out",))
-        drawn = tuple(int(self._size(self._value(bound))) for bound in (low, high))  # type: ignore[arg-type]
+        drawn = tuple(self._size(self._value(bound)) for bound in (low, high))
         allocated = self._tensor(call.keywords[0].value)
         sizes = self._shape(shape)
         fresh = allocated.target is torch.empty_strided and not allocated.users
@@ -295,16 +295,14 @@ class _Reader:
     def _product(self, call: ast.Call) -> None:
         options = {keyword.arg: keyword.value for keyword in call.keywords}
         target = options.pop("out", None)
-        if target is None:
-            raise UnsupportedError("it has no `out`")
         inputs = tuple(map(self._tensor, call.args))
-        arguments = source_product_arguments(
-            str(called(call)),
-            inputs,
-            {str(name): ast.literal_eval(value) for name, value in options.items()},
-            self.dtypes[inputs[-1]],
-            bool(torch.backends.cuda.matmul.allow_tf32),
-        )
+        if target is None or not inputs or not options.keys() <= {"alpha", "beta"}:
+            raise UnsupportedError("it takes tensors, `out`, and numbers as `alpha` and `beta`")
+        factors = {str(name): self._operand(value) for name, value in options.items()}
+        if not all(isinstance(factor, int | float) for factor in factors.values()):
+            raise UnsupportedError("its factors depend on sizes")
+        tf32 = bool(torch.backends.cuda.matmul.allow_tf32)
+        arguments = source_product_arguments(str(called(call)), inputs, factors, self.dtypes[inputs[-1]], tf32)
         self.graph.call_function(library_product, (self._tensor(target), *arguments))
 
     def _launch(self, call: ast.Call) -> None:
