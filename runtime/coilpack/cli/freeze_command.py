@@ -40,6 +40,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Kernels as PTX, machine code, or both.",
 )
+@click.option("--tf32", is_flag=True, help="Multiply float32 matrices in TF32 instead of IEEE float32.")
 @click.option("--cache-artifact", type=_FILE, help="Take graphs and choices from this file of torch's; see below.")
 @click.option("--save-cache-artifact", type=_FILE, help="Write such a file of this run.")
 @click.option(
@@ -55,6 +56,7 @@ def command(
     options: Sequence[str],
     device: str,
     image: ImageChoice,
+    tf32: bool,
     cache_artifact: Path | None,
     save_cache_artifact: Path | None,
     save_bundle: Path | None,
@@ -71,7 +73,11 @@ def command(
     sources = function_sources(source, functions)
     settings = dict(_parse_option(text) for text in options)
     require_compiler()
+    import torch
+
     from coilpack.compiler.freezing.freeze import freeze
+
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
 
     with orderly_end(), progress_printer() as progress:
         report = freeze(

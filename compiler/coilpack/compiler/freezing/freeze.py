@@ -33,7 +33,7 @@ from coilpack.runtime.errors import InputError
 from coilpack.runtime.program import ir
 
 Progress = Callable[[str], None]
-Model = torch.nn.Module | torch.export.ExportedProgram | str | Path
+Model = torch.nn.Module | Callable[..., Any] | torch.export.ExportedProgram | str | Path
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ def freeze(
     dynamic_shapes: Any = None,
     options: Mapping[str, object] | None = None,
     device: str = "cuda:0",
+    function: str = "main",
     image: ImageChoice = "both",
     cache_artifact: str | Path | None = None,
     save_cache_artifact: str | Path | None = None,
@@ -111,50 +112,55 @@ def freeze(
     nor measures.
 
     Args:
-        model: a module, an exported program, the path of a `.pt2` file, or `module.py:callable`; or several functions
-            by their names, which share weights and what they change. One alone is called `main`.
+        model: a module or function, an exported program, the path of a `.pt2` file, or `module.py:callable`; or several
+            functions of the package by their names, which share weights and what they change.
         example_inputs: what to run it with, on the CPU or the GPU; for several functions, by their names. May be left
             out where the export has some. Kernels are tuned for these sizes.
         mode: how much Inductor tunes, as `torch.compile` names it. CUDA graphs are the runtime's affair in any.
         output: the file to write; replaced only when everything succeeded.
-        dynamic_shapes: of a module, as `torch.export.export` takes it.
+        dynamic_shapes: of a module or function, as `torch.export.export` takes it; of several, by their names.
         options: settings of `torch._inductor.config`, by name.
         device: where to compile and measure: the first CUDA device.
+        function: the name in the package of a model that comes alone.
         image: the form of the kernels: PTX, machine code, or both.
         cache_artifact: a file of `torch.compiler.save_cache_artifacts`, whose graphs and choices are taken where they
             fit. Torch unpickles it: give only what you trust.
         save_cache_artifact: where to write such a file of this run.
-        save_bundle: a folder to write the generated modules and their kernel bundles into, for a look at them.
+        save_bundle: a folder to write the generated modules into, with the kernels that were bound, for a look at them.
         progress: called with short messages.
 
     Raises:
         UnsupportedError: there is no CUDA device, or something cannot be compiled; names the operation.
         RegistrationError: what Inductor compiled does not fit the module that it generated.
-        CoilpackError: an input is wrong; nothing is written.
+        CoilpackError: an input is wrong. Whatever is raised, no package is written.
     """
     target, output = cuda_target(device), Path(output)
     settings = inductor_settings(mode, options or {})
-    models = model if isinstance(model, Mapping) else {"main": model}
+    models = model if isinstance(model, Mapping) else {function: model}
     sources = [str(value) for value in models.values() if isinstance(value, str | Path)]
-    check_output(output, [source.rpartition(":")[0] or source for source in sources], "coil")
+    for written in (output, save_cache_artifact):
+        if written is not None:
+            check_output(Path(written), [source.rpartition(":")[0] or source for source in sources], "coil")
     if cache_artifact is not None:
         _load_cache(Path(cache_artifact))
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
         inputs = example_inputs if isinstance(example_inputs, Mapping) else dict.fromkeys(models, example_inputs)
+        dynamic = (dynamic_shapes or {}) if isinstance(model, Mapping) else {function: dynamic_shapes}
         given = {
-            name: _function(name, value, inputs.get(name), dynamic_shapes, Path(scratch))
+            name: _function(name, value, inputs.get(name), dynamic.get(name), Path(scratch))
             for name, value in models.items()
         }
         files = [function.file for function in given.values() if function.file is not None]
         weights = Weights(frozenset(digest for file in files for digest in file.digests.values()))
         products = compile_products(given, weights, settings, progress)
         frozen = freeze_products(products, target, weights, image, progress)
-        if save_bundle is not None:
-            _save_bundles(Path(save_bundle), products, mode)
+        artifact = _cache_artifact() if save_cache_artifact is not None else b""
         progress(f"writing {output}")
         emit_package(files, [frozen.bundle], frozen.bundle.program, output)
     if save_cache_artifact is not None:
-        _save_cache(Path(save_cache_artifact))
+        write_atomically(Path(save_cache_artifact), artifact)
+    if save_bundle is not None:
+        _save_bundles(Path(save_bundle), products, frozen.registrations, mode)
     registered = frozen.registrations.values()
     return FreezeReport(
         output,
@@ -233,10 +239,10 @@ def _registered(product: InductorProduct) -> tuple[Registration, HostGraph[Any]]
 
 def _function(name: str, model: Model, inputs: Sequence[Any] | None, dynamic_shapes: Any, scratch: Path) -> Function:
     """A function as an exported program on the CPU, with the inputs to run it with."""
-    if isinstance(model, torch.nn.Module):
+    if not isinstance(model, torch.export.ExportedProgram | str | Path):
         if inputs is None:
-            raise InputError(f"function {name!r} is a module; give example inputs to export and tune it with")
-        program = _exported(name, model, tuple(inputs), dynamic_shapes)
+            raise InputError(f"function {name!r} is not exported yet; give example inputs to export and tune it with")
+        program = _exported(name, _module(name, model), tuple(inputs), dynamic_shapes)
         return Function(program, _flat(name, program, inputs))
     if dynamic_shapes is not None:
         raise InputError(f"function {name!r} is exported already; its dynamic shapes were fixed then: leave them out")
@@ -245,6 +251,19 @@ def _function(name: str, model: Model, inputs: Sequence[Any] | None, dynamic_sha
     path = _file(name, str(model), scratch)
     program, file = load_program(path), Pt2File.read(path)
     return Function(program, _flat(name, program, inputs), file)
+
+
+def _module(name: str, model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
+    """The model as a module; one that is a function becomes the module's `forward`, with its parameters' names."""
+    if isinstance(model, torch.nn.Module):
+        return model
+    if not callable(model):
+        raise InputError(
+            f"function {name!r} is a {type(model).__name__}; give a module, a function, an exported program or a file"
+        )
+    module = torch.nn.Module()
+    module.forward = model
+    return module
 
 
 def _exported(
@@ -294,8 +313,10 @@ def _flat(name: str, program: torch.export.ExportedProgram, inputs: Sequence[Any
 # --- Inductor's product and cache ---
 
 
-def _save_bundles(folder: Path, products: Mapping[str, InductorProduct], mode: Mode) -> None:
-    """Writes the generated module and the kernel bundle of each function as a folder of its name."""
+def _save_bundles(
+    folder: Path, products: Mapping[str, InductorProduct], registrations: Mapping[str, Registration], mode: Mode
+) -> None:
+    """Writes the generated module of each function, and what was bound of its bundle, as a folder of its name."""
     provenance = {
         "mode": mode,
         "torch": torch.__version__,
@@ -305,7 +326,7 @@ def _save_bundles(folder: Path, products: Mapping[str, InductorProduct], mode: M
     folder.mkdir(exist_ok=True)
     for name, product in products.items():
         if product.module_source:
-            write_bundle(folder / name, product.module_source, product.bundle, provenance)
+            write_bundle(folder / name, product.module_source, registrations[name].bundle, provenance)
 
 
 def _load_cache(path: Path) -> None:
@@ -314,13 +335,18 @@ def _load_cache(path: Path) -> None:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror}") from error
-    if torch.compiler.load_cache_artifacts(data) is None:
-        raise InputError(f"{str(path)!r} holds no artifacts that torch {torch.__version__} can load")
+    problem = f"{str(path)!r} holds no artifacts that torch {torch.__version__} can load"
+    try:
+        loaded = torch.compiler.load_cache_artifacts(data)
+    except Exception as error:
+        raise InputError(f"{problem}: {error}") from error
+    if loaded is None:
+        raise InputError(f"{problem}; save them anew with this version")
 
 
-def _save_cache(path: Path) -> None:
-    """Writes what this process has put into Inductor's caches."""
+def _cache_artifact() -> bytes:
+    """What this process has put into Inductor's caches, as a file of torch's."""
     artifacts = torch.compiler.save_cache_artifacts()
     if artifacts is None:
-        raise InputError(f"Inductor's caches got nothing to write to {str(path)!r}")
-    write_atomically(path, artifacts[0])
+        raise InputError("there is nothing to save as a cache artifact: Inductor compiled no kernel; leave it out")
+    return bytes(artifacts[0])

@@ -112,8 +112,8 @@ class _Bound:
         cubin, measured = made.cubin, self.bound.artifact.cubin
         if cubin is None or measured is None:
             return True
-        ours, theirs = code_sections(cubin), code_sections(measured)
-        return ours.get(made.kernel_name) == theirs.get(self.bound.configuration.symbol)
+        own, code = code_sections(cubin), code_sections(measured).get(self.bound.configuration.symbol)
+        return code is not None and own.get(made.kernel_name) == code
 
 
 @dataclass
