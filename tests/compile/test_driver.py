@@ -28,6 +28,7 @@ from coilpack.runtime.package import Package  # noqa: E402
 from coilpack.runtime.program.ir import ImageKind  # noqa: E402
 from coilpack.runtime.program.parser import parse_program  # noqa: E402
 from coilpack.runtime.program.text import print_program  # noqa: E402
+from coilpack.runtime.tuning.report import TuningReport  # noqa: E402
 
 MODEL = textwrap.dedent(
     """
@@ -104,12 +105,15 @@ def test_what_decides_the_code_of_a_target_is_in_the_key_of_its_bundle(tmp_path,
         key("a", "b", matmul="cublaslt"),
         key("a", "b", image_kinds=(ImageKind.CUBIN,)),
         key("a", "b", fused_buffers=16),
+        key("a", "b", candidates=2),
+        key("a", "b", tuning=TuningReport("", "", "", "", "sm_80", "us", (), ())),
     ]
     monkeypatch.setenv("TRITON_F32_DEFAULT", "tf32")
     keys.append(key("a", "b"))
     assert len(set(keys)) == len(keys)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     assert key("a", "b") == keys[-1]
+    assert key("a", "b", tuning=TuningReport("", "", "", "", "sm_90a", "us", (), ())) == keys[-1]  # another target's
 
 
 def test_an_executable_holds_the_kernels_under_their_export_names(source, tmp_path) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 
-def configuration_text(values: Mapping[str, object], num_warps: int, num_stages: int) -> str:
+def configuration_text(values: Mapping[str, object], num_warps: int | None, num_stages: int | None) -> str:
     """A configuration as text, `XBLOCK=256 num_warps=4 num_stages=1`.
 
     Args:
         values: what the configuration chooses besides: block sizes, and flags of templates.
-        num_warps: of a workgroup.
-        num_stages: of pipelined loops.
+        num_warps: of a workgroup; None where it leaves that to Triton.
+        num_stages: of pipelined loops; None likewise.
     """
     chosen = {**values, "num_warps": num_warps, "num_stages": num_stages}
-    return " ".join(f"{name}={value}" for name, value in chosen.items())
+    return " ".join(f"{name}={value}" for name, value in chosen.items() if value is not None)
+
+
+def tuner_configuration(tuner: Any, config: Any) -> str:
+    """A configuration of a kernel of Inductor's as text. Templates have theirs in their source, and note it."""
+    noted = tuner.inductor_meta.get("config_args") or {}
+    sizes = {name: value for name, value in noted.items() if isinstance(value, int) and not isinstance(value, bool)}
+    return configuration_text(config.kwargs or sizes, config.num_warps, config.num_stages)

@@ -18,7 +18,7 @@ import torch
 
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.choices import StaticChoices
-from coilpack.compiler.capture.configuration import configuration_text
+from coilpack.compiler.capture.configuration import tuner_configuration
 from coilpack.compiler.capture.inductor_run import compile_graph
 from coilpack.compiler.capture.launch_binding import Grid, LaunchedKernel, bind_launch
 from coilpack.compiler.capture.library_calls import is_product, library_product, product_arguments, sums_apart
@@ -71,9 +71,7 @@ class CapturedKernel:
     @property
     def configuration(self) -> str:
         """The configuration as text, `XBLOCK=256 num_warps=4 num_stages=1`."""
-        options = self.tuner.inductor_meta.get("config_args") or {}  # of a template, whose source has them
-        sizes = {n: v for n, v in options.items() if isinstance(v, int) and not isinstance(v, bool)}
-        return configuration_text(self.config.kwargs or sizes, self.config.num_warps, self.config.num_stages)
+        return tuner_configuration(self.tuner, self.config)
 
     @property
     def signature(self) -> Mapping[str, str]:

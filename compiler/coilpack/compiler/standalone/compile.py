@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from coilpack.compiler import PRODUCER
@@ -71,7 +72,11 @@ def compile_kernels(
     made = []
     for kernel, (number, lowered) in zip(kernels, chosen, strict=True):
         candidate = kernel.candidates[number]
-        described = program_kernel(kernel.export_name, lowered, candidate.grid)
+        described = replace(
+            program_kernel(kernel.export_name, lowered, candidate.grid),
+            source=candidate.source.digest(candidate.configured),
+            configuration=candidate.configuration,
+        )
         made.append(ProgramKernel(described, candidate.source, lowered))
     images, executables = write_images(target, image_kinds, made)
     compiled = ir.Target(target.ptx_name, images, tuple(k.kernel for k in made), ())

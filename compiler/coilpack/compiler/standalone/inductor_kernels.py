@@ -8,6 +8,7 @@ from typing import Any
 
 from coilpack.compiler import _torch_compat as compat
 from coilpack.compiler.capture.choices import ordered_configs
+from coilpack.compiler.capture.configuration import tuner_configuration
 from coilpack.compiler.capture.grid import launch_grid
 from coilpack.compiler.kernels.source import KernelSource
 from coilpack.compiler.program_kernels import tuner_source
@@ -61,7 +62,8 @@ def _load(
     candidates = []
     for config in ordered_configs(tuner, target):
         source = tuner_source(tuner, config, symbol)
-        candidates.append(Candidate(source, _grid(tuner, config, source, lambda m: progress(f"{text.name}: {m}"))))
+        grid = _grid(tuner, config, source, lambda m: progress(f"{text.name}: {m}"))
+        candidates.append(Candidate(source, grid, tuner_configuration(tuner, config), tuple(config.kwargs)))
     return StandaloneKernel(text.name, candidates)
 
 

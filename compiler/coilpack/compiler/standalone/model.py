@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,19 @@ Grid = tuple[Expr, Expr, Expr]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration of a kernel, and its grid over symbols `p<i>`; None where nothing says the grid."""
+    """One configuration of a kernel.
+
+    Attributes:
+        source: what it is compiled from.
+        grid: over symbols `p<i>`; None where nothing says the grid.
+        configuration: as text.
+        configured: the constants that the configuration chooses.
+    """
 
     source: KernelSource
     grid: Grid | None
+    configuration: str
+    configured: Collection[str]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from coilpack.compiler import _triton_compat as triton
 from coilpack.compiler.arithmetic import add, floor_divide
+from coilpack.compiler.capture.configuration import configuration_text
 from coilpack.compiler.capture.source_expressions import SIZE_FUNCTIONS, SIZE_OPERATORS, SourceEvaluator
 from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.kernels.source import KernelSource
@@ -64,7 +65,9 @@ def _candidate(
         },
         location=what,
     )
-    return Candidate(source, None if options.grid is None else _grid(options.grid, source, what))
+    warps, stages = (source.options.get(name) for name in own)
+    configuration = configuration_text(tuned, warps, stages)  # type: ignore[arg-type]
+    return Candidate(source, None if options.grid is None else _grid(options.grid, source, what), configuration, tuned)
 
 
 def _declared(function: triton.JITFunction) -> list[Declared]:
