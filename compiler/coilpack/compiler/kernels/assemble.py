@@ -30,9 +30,8 @@ class Ptxas:
         return f"ptxas {'.'.join(map(str, self.version))} ({self.path})"
 
 
-@functools.cache
 def find_ptxas(target: Target) -> Ptxas:
-    """The assembler for `target`.
+    """The assembler for `target`; which one that is may change with the environment.
 
     Raises:
         UnsupportedError: there is none on this machine.
@@ -44,6 +43,11 @@ def find_ptxas(target: Target) -> Ptxas:
             f"no ptxas for {target.name}: neither Triton nor PATH has one; "
             "ask for PTX images, or install NVIDIA's CUDA toolkit"
         )
+    return _ptxas(path)
+
+
+@functools.cache
+def _ptxas(path: Path) -> Ptxas:
     try:
         result = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError) as error:
