@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --constraint requirements/constraints.txt
+# What is installed is compiled when it is first imported: most of it never is.
+PIP := $(BIN)/pip install --quiet --no-compile --constraint requirements/constraints.txt
 PACKAGES := -p coilpack.schemas -p coilpack.runtime -p coilpack.cli -p coilpack.compiler
 PINS := pyproject.toml requirements/constraints.txt
 
@@ -29,14 +30,17 @@ $(VENV)/made:
 	touch $@
 
 # torch comes first and alone: the pinned build decides what everything after it resolves to.
-$(VENV)/ready-to-compile: $(VENV)/made $(PINS)
+$(VENV)/has-torch: $(VENV)/made $(PINS)
 	$(PIP) torch triton
+	touch $@
+
+$(VENV)/ready-to-compile: $(VENV)/has-torch
 	$(PIP) --editable '.[compile,samples]'
 	touch $@
 
-$(VENV)/ready-to-develop: $(VENV)/ready-to-compile
+$(VENV)/ready-to-develop: $(VENV)/has-torch
 	$(PIP) --editable '.[compile,dev,iree,samples]'
-	touch $@
+	touch $(VENV)/ready-to-compile $@
 
 demo: $(VENV)/ready-to-compile
 	$(BIN)/python samples/minilm/demo.py
