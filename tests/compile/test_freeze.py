@@ -21,7 +21,9 @@ from generated_modules import Generated, generate  # noqa: E402
 from in_process import TARGET, export, write  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
+from coilpack.cli.main import main  # noqa: E402
 from coilpack.compiler.capture.offline import target_device  # noqa: E402
+from coilpack.compiler.freezing import freeze as freezing  # noqa: E402
 from coilpack.compiler.freezing.freeze import _function, _load_cache, freeze, freeze_products  # noqa: E402
 from coilpack.compiler.freezing.inductor_product import InductorProduct, cuda_target  # noqa: E402
 from coilpack.compiler.freezing.kernel_bundle import (  # noqa: E402
@@ -357,3 +359,36 @@ def test_a_file_that_is_no_cache_artifact(tmp_path: Path) -> None:
     for name, message in (("cache.bin", "holds no artifacts that torch .* can load"), ("none.bin", "cannot be read")):
         with pytest.raises(InputError, match=message):
             _load_cache(tmp_path / name)
+
+
+def test_the_command_passes_what_it_is_given_and_tells_what_was_made(
+    small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    product, weights, _, _ = small
+    asked = {}
+
+    def compiled(given: Any, own: Any, settings: Any, progress: Any) -> dict[str, InductorProduct]:  # noqa: ARG001
+        asked.update(settings, inputs=[value.tolist() for value in given["f"].inputs])
+        return {"f": replace(product, name="f", signature=replace(product.signature, name="f"), cached=True)}
+
+    monkeypatch.setattr(freezing, "cuda_target", lambda device: DEVICE)  # noqa: ARG005
+    monkeypatch.setattr(freezing, "compile_products", compiled)
+    monkeypatch.setattr(freezing, "Weights", lambda elsewhere: weights)  # noqa: ARG005
+    source, output = tmp_path / "m.pt2", tmp_path / "m.coil"
+    torch.export.save(export(torch.nn.Identity(), (torch.ones(2),)), source)
+    options = ["--option", "max_autotune_gemm_backends=ATEN", "--option", "epilogue_fusion=False", "--image", "ptx"]
+    assert main(["freeze", "--function", f"f={source}", "-o", str(output), "--mode", "default", *options]) == 0
+    printed = capsys.readouterr().out
+    count = len(product.bundle.autotuners)
+    assert f"{output}: {output.stat().st_size} bytes, {count} kernels for sm_80" in printed
+    assert f"{count} kernels of generated modules bound, 0 entries ignored" in printed
+    assert "from Inductor's cache: f" in printed
+    assert (asked["max_autotune_gemm_backends"], asked["epilogue_fusion"]) == ("ATEN", False)
+    assert asked["inputs"] == [[1, 1]]
+    assert main(["freeze", str(source), "-o", str(output), "--option", "fast"]) == 2
+    assert "--option fast: it is not of the form NAME=VALUE" in capsys.readouterr().err
+    monkeypatch.undo()
+    if not torch.cuda.is_available():
+        assert main(["freeze", str(source), "-o", str(tmp_path / "other.coil")]) == 1
+        assert "freezing compiles and measures on the device itself" in capsys.readouterr().err
+        assert not (tmp_path / "other.coil").exists()
