@@ -354,6 +354,16 @@ def test_a_device_that_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         cuda_target("cuda:0")
 
 
+def test_inputs_of_several_functions_have_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freezing, "cuda_target", lambda device: DEVICE)  # noqa: ARG005
+    models = {"a": torch.nn.Identity(), "b": torch.nn.Identity()}
+    for inputs in ((torch.ones(3),), {"c": (torch.ones(3),)}):
+        with pytest.raises(InputError, match="give example_inputs of several functions by their names, which are a, b"):
+            freeze(models, inputs, output=tmp_path / "m.coil")
+    with pytest.raises(InputError, match="function 'b' is not exported yet"):
+        freeze(models, {"a": (torch.ones(3),)}, output=tmp_path / "m.coil")
+
+
 def test_a_file_that_is_no_cache_artifact(tmp_path: Path) -> None:
     (tmp_path / "cache.bin").write_bytes(b"no artifact")
     for name, message in (("cache.bin", "holds no artifacts that torch .* can load"), ("none.bin", "cannot be read")):

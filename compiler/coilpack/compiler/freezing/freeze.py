@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,16 +136,14 @@ def freeze(
     """
     target, output = cuda_target(device), Path(output)
     settings = inductor_settings(mode, options or {})
-    models = model if isinstance(model, Mapping) else {function: model}
-    sources = [str(value) for value in models.values() if isinstance(value, str | Path)]
-    for written in (output, save_cache_artifact):
-        if written is not None:
-            check_output(Path(written), [source.rpartition(":")[0] or source for source in sources], "coil")
+    models: Mapping[str, Model] = model if isinstance(model, Mapping) else {function: model}
+    several = isinstance(model, Mapping)
+    inputs = _by_function("example_inputs", example_inputs, models, several=several)
+    dynamic = _by_function("dynamic_shapes", dynamic_shapes, models, several=several)
+    _check_outputs(models, [output, save_cache_artifact])
     if cache_artifact is not None:
         _load_cache(Path(cache_artifact))
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
-        inputs = example_inputs if isinstance(example_inputs, Mapping) else dict.fromkeys(models, example_inputs)
-        dynamic = (dynamic_shapes or {}) if isinstance(model, Mapping) else {function: dynamic_shapes}
         given = {
             name: _function(name, value, inputs.get(name), dynamic.get(name), Path(scratch))
             for name, value in models.items()
@@ -161,15 +159,38 @@ def freeze(
         write_atomically(Path(save_cache_artifact), artifact)
     if save_bundle is not None:
         _save_bundles(Path(save_bundle), products, frozen.registrations, mode)
+    return _report(output, frozen, products)
+
+
+def _by_function(what: str, value: Any, models: Mapping[str, Model], *, several: bool) -> Mapping[str, Any]:
+    """What was given for each function; of several, by their names."""
+    if not several:
+        return dict.fromkeys(models, value)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not value.keys() <= models.keys():
+        raise InputError(f"give {what} of several functions by their names, which are {', '.join(models)}")
+    return value
+
+
+def _check_outputs(models: Mapping[str, Model], outputs: Iterable[str | Path | None]) -> None:
+    """Refuses files that cannot be written, or are inputs, before any work."""
+    sources = [str(value) for value in models.values() if isinstance(value, str | Path)]
+    for output in outputs:
+        if output is not None:
+            check_output(Path(output), [source.rpartition(":")[0] or source for source in sources], "coil")
+
+
+def _report(output: Path, frozen: Frozen, products: Mapping[str, InductorProduct]) -> FreezeReport:
     registered = frozen.registrations.values()
     return FreezeReport(
-        output,
-        output.stat().st_size,
-        frozen.bundle.program,
-        sum(len(one.bound) for one in registered),
-        tuple(name for one in registered for name in one.ignored),
-        tuple(name for name, product in products.items() if product.cached),
-        frozen.reassembled,
+        output=output,
+        nbytes=output.stat().st_size,
+        program=frozen.bundle.program,
+        bound=sum(len(one.bound) for one in registered),
+        ignored=tuple(name for one in registered for name in one.ignored),
+        cached=tuple(name for name, product in products.items() if product.cached),
+        reassembled=frozen.reassembled,
     )
 
 

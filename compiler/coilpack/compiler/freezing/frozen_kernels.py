@@ -105,7 +105,7 @@ class _Bound:
 
     @property
     def fp_fusion(self) -> bool:
-        return bool(self.bound.artifact.metadata.get("enable_fp_fusion", True))
+        return _fp_fusion(self.bound)
 
     def is_code_of(self, made: LoweredKernel) -> bool:
         """Whether `made` has the machine code that was measured; also where there is none to compare."""
@@ -125,7 +125,7 @@ class FrozenKernels:
     """
 
     compiler: KernelCompiler
-    _kernels: dict[LoweredKernel, _Bound] = field(default_factory=dict)
+    _kernels: dict[tuple[LoweredKernel, bool], _Bound] = field(default_factory=dict)  # by code, and how it is assembled
 
     def add(
         self, function: str, launched: Mapping[str, ChosenKernel], bound: Mapping[str, Bound]
@@ -146,14 +146,15 @@ class FrozenKernels:
         made: dict[str, BoundKernel] = {}
         for ordinal, (name, chosen) in enumerate(launched.items()):
             neutral = lowered_kernel(chosen, bound[name], _NEUTRAL, self.compiler.target)
-            if neutral not in self._kernels:
+            key = neutral, _fp_fusion(bound[name])
+            if key not in self._kernels:
                 kernel = replace(
                     program_kernel(f"{function}_dispatch_{ordinal}_{name}", neutral),
                     source=chosen.generated.digest,
                     configuration=_configuration(chosen),
                 )
-                self._kernels[neutral] = _Bound(kernel, chosen, bound[name])
-            made[name] = BoundKernel(self._kernels[neutral].kernel, tuple(p.name for p in neutral.parameters))
+                self._kernels[key] = _Bound(kernel, chosen, bound[name])
+            made[name] = BoundKernel(self._kernels[key].kernel, tuple(p.name for p in neutral.parameters))
         return made
 
     def finish(self) -> tuple[list[FrozenKernel], tuple[str, ...]]:
@@ -191,6 +192,11 @@ class FrozenKernels:
         )
         other = replace(made, cubin=cubin)
         return other if kernel.is_code_of(other) else made
+
+
+def _fp_fusion(bound: Bound) -> bool:
+    """Whether multiplications and additions may become fused ones when a kernel is assembled."""
+    return bool(bound.artifact.metadata.get("enable_fp_fusion", True))
 
 
 def _configuration(kernel: ChosenKernel) -> str:
