@@ -21,6 +21,7 @@ from torch.library import triton_op, wrap_triton  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
 from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package  # noqa: E402
+from coilpack.compiler.passes.common_candidates import launchable_kernels, with_common_candidates  # noqa: E402
 from coilpack.runtime.errors import InputError, TargetMismatchError  # noqa: E402
 from coilpack.runtime.executable import read_executable  # noqa: E402
 from coilpack.runtime.package import Package  # noqa: E402
@@ -244,6 +245,20 @@ def test_a_report_is_of_one_target_and_leaves_no_candidates(packages, tmp_path) 
         compile_package({"main": "m.py:f"}, tmp_path / "x", CompileOptions(candidates=2, tuning=path))
     with pytest.raises(InputError, match="cannot be read: No such file"):
         compile_package({"main": "m.py:f"}, tmp_path / "x", CompileOptions(tuning=tmp_path / "none.json"))
+
+
+def test_all_dispatches_of_a_kernel_have_the_candidates_that_each_of_them_has() -> None:
+    first, *others = (ir.Kernel(name, ()) for name in "kabc")
+
+    def function(name: str, *candidates: ir.Kernel) -> ir.Function:
+        alternatives = tuple(ir.Alternative(kernel, (number, 1, 1)) for number, kernel in enumerate(candidates, 1))
+        return ir.Function(ir.Signature(name, (), ()), (), (ir.Dispatch(first, (9, 1, 1), (), alternatives),))
+
+    a, b, c = others
+    made = with_common_candidates([function("f", a, b, c), function("g", c, a)])
+    found = [[(x.kernel.export_name, x.grid[0]) for x in f.operations[0].alternatives] for f in made]
+    assert found == [[("a", 1), ("c", 3)], [("a", 2), ("c", 1)]]
+    assert launchable_kernels(made) == {"k", "a", "c"}
 
 
 @pytest.mark.parametrize("emit", ["cda1", "iree"])

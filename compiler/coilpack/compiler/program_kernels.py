@@ -162,6 +162,8 @@ class ProgramKernels:
                 firsts.append(self._made(first, kernels))
             except CoilpackError as error:
                 kernels.cancel()
+                for content in kernels.started:  # another attempt gives their names to other kernels
+                    self._by_content.pop(content, None)
                 if isinstance(error, ResourceError):
                     error.another = self.unfit.add(first.captured.tuner, first.captured.config)
                 raise

@@ -31,8 +31,8 @@ MAX_BLOCK_DIMS: Final = (1024, 1024, 64)
 MAX_BLOCK_THREADS: Final = 1024
 MAX_EXPORTS: Final = 1 << 16
 """Ours, to bound what a hostile file can make a reader allocate; far above what compilers write."""
-MAX_MODULES: Final = 1 << 12
-"""Ours, as `MAX_EXPORTS`."""
+MAX_MODULES: Final = 1 << 16
+"""Ours, as `MAX_EXPORTS`; a model with candidates has some for each of its kernels."""
 
 # IREE's module archive (`.vmfb`).
 MODULE_IDENTIFIER: Final = b"IREE"

@@ -147,7 +147,7 @@ class StaticChoices(compat.InductorChoices):
 
     def uuid(self) -> str:
         """Identifies the policy in Inductor's caches."""
-        return f"coilpack-{self._target.name}-{self._budget}-{self.library_products}"
+        return f"coilpack-{self._target.name}-{self._budget}-{self.library_products}-{self.candidates}"
 
     def _finalize_template_configs(
         self,
