@@ -22,7 +22,17 @@ def own_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_every_kind_of_file_from_one_model(tmp_path, capsys) -> None:
+@pytest.fixture
+def exported(tmp_path) -> str:
+    """The model in a file, as the command would export it in a process of its own."""
+    from coilpack.compiler.frontends import export_callable
+
+    path = tmp_path / "square.pt2"
+    export_callable(MODEL, "square", path)
+    return str(path)
+
+
+def test_every_kind_of_file_from_one_model(exported, tmp_path, capsys) -> None:
     package, executable, text = (tmp_path / name for name in ("x.coil", "x.cda1", "x.txt"))
     assert main(["compile", SQUARE, "-o", str(package), "--target", "sm_80,sm_90", "--image", "ptx"]) == 0
     captured = capsys.readouterr()
@@ -31,18 +41,18 @@ def test_every_kind_of_file_from_one_model(tmp_path, capsys) -> None:
     with Package.open(package) as opened:
         assert [target.name for target in opened.program.targets] == ["sm_80", "sm_90a"]
 
-    assert main(["compile", SQUARE, "-o", str(executable), "--emit", "cda1"]) == 0
+    assert main(["compile", exported, "-o", str(executable), "--emit", "cda1"]) == 0
     assert capsys.readouterr().out.endswith("1 kernels for sm_80; from the cache: sm_80\n")
     (found,) = read_executables(executable)
     assert (found.target, found.image_kind, len(found.exports)) == ("sm_80", "ptx", 1)
 
-    assert main(["compile", SQUARE, "-o", str(text), "--emit", "text", "--image", "ptx"]) == 0
+    assert main(["compile", exported, "-o", str(text), "--emit", "text", "--image", "ptx"]) == 0
     assert [signature.name for signature in parse_program(text.read_text()).signatures] == ["main"]
 
 
-def test_no_cache_leaves_none_behind(tmp_path, capsys) -> None:
+def test_no_cache_leaves_none_behind(exported, tmp_path, capsys) -> None:
     arguments = ["--no-cache", "--jobs", "1", "--image", "ptx", "--ptx-version", "8.0"]
-    assert main(["compile", SQUARE, "-o", str(tmp_path / "x.coil"), *arguments]) == 0
+    assert main(["compile", exported, "-o", str(tmp_path / "x.coil"), *arguments]) == 0
     assert "from the cache" not in capsys.readouterr().out
     assert not (tmp_path / "cache").exists()
     with Package.open(tmp_path / "x.coil") as package:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from coilpack.compiler import _triton_compat as triton
-from coilpack.compiler.mapped_archive import mapped_tensors
 from coilpack.compiler.python_file import import_module
 from coilpack.runtime.errors import InputError, InvalidFileError, UnsupportedError
 
@@ -26,6 +25,8 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
         InvalidFileError: torch cannot load it.
         UnsupportedError: it calls a custom operator, which a `.pt2` file names but does not hold.
     """
+    from coilpack.compiler.mapped_archive import mapped_tensors  # brings Inductor, which an export does without
+
     try:
         with _logged_errors() as logged, mapped_tensors(path):
             return torch.export.load(path)
