@@ -35,6 +35,7 @@ VERSION = _check_version()
 """The version of Triton that is installed."""
 
 try:
+    import triton as triton_package
     from triton import knobs
     from triton._C.libtriton import get_cache_invalidating_env_vars, ir
     from triton.backends import Backend
@@ -66,6 +67,7 @@ __all__ = [
     "lower_ir",
     "make_ir",
     "offline_driver",
+    "own_ptxas",
     "tuned_function",
 ]
 
@@ -154,6 +156,13 @@ def bundled_ptxas(compute_capability: int) -> Path | None:
     except (RuntimeError, AttributeError):
         found = shutil.which("ptxas")
         return Path(found) if found else None
+
+
+def own_ptxas(compute_capability: int) -> Path | None:
+    """The assembler that is part of Triton's package, whatever the environment names; None where it has none."""
+    path = Path(triton_package.__file__ or "").parent / "backends" / "nvidia" / "bin"
+    path /= "ptxas-blackwell" if compute_capability >= 100 else "ptxas"
+    return path if path.is_file() else None
 
 
 def environment_settings() -> dict[str, str]:

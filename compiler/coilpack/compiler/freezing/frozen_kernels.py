@@ -6,6 +6,7 @@ assembler gives the machine code that it gave Triton, so the two are compared.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -13,16 +14,16 @@ from coilpack.compiler.capture.build_function import BoundKernel
 from coilpack.compiler.capture.configuration import configuration_text
 from coilpack.compiler.freezing.kernel_text import ChosenKernel
 from coilpack.compiler.freezing.registration import Bound
-from coilpack.compiler.kernels.assemble import assemble
+from coilpack.compiler.kernels.assemble import assemble, known_ptxas
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.kernels.lowered import LoweredKernel
 from coilpack.compiler.kernels.normalize import normalize_ptx
 from coilpack.compiler.kernels.signature import runtime_parameters
 from coilpack.compiler.program_kernels import program_kernel
 from coilpack.compiler.targets import Target
-from coilpack.runtime.errors import CoilpackError, TargetMismatchError
+from coilpack.runtime.errors import CoilpackError, TargetMismatchError, UnsupportedError
 from coilpack.runtime.executable.names import unique_kernel_names
-from coilpack.runtime.images.cubin import code_sections
+from coilpack.runtime.images.cubin import code_sections, register_counts
 from coilpack.runtime.program import ir
 
 _NEUTRAL = "triton_kernel"
@@ -180,18 +181,28 @@ class FrozenKernels:
         return [FrozenKernel(k.kernel, own) for k, own in zip(kernels, made, strict=True)], tuple(differing)
 
     def _as_measured(self, kernel: _Bound, made: LoweredKernel) -> LoweredKernel:
-        """The kernel with the machine code that was measured, where the assembler makes that in one way or another."""
+        """The kernel with the machine code that was measured, where an assembler here makes that in one way or another.
+
+        Inductor's workers take torch's assembler; its own process, which compiles what it finds step by step, Triton's.
+        """
         if kernel.is_code_of(made):
             return made
-        cubin = assemble(
-            made.ptx,
-            self.compiler.target,
-            kernel_name=made.kernel_name,
-            fp_fusion=kernel.fp_fusion,
-            careful_registers=False,
-        )
-        other = replace(made, cubin=cubin)
-        return other if kernel.is_code_of(other) else made
+        for tool, careful in itertools.product(known_ptxas(self.compiler.target), (True, False)):
+            try:
+                cubin = assemble(
+                    made.ptx,
+                    self.compiler.target,
+                    kernel_name=made.kernel_name,
+                    fp_fusion=kernel.fp_fusion,
+                    careful_registers=careful,
+                    tool=tool,
+                )
+            except UnsupportedError:  # the PTX is newer than this one
+                continue
+            other = replace(made, cubin=cubin, registers=register_counts(cubin).get(made.kernel_name, 0))
+            if kernel.is_code_of(other):
+                return other
+        return made
 
 
 def _fp_fusion(bound: Bound) -> bool:

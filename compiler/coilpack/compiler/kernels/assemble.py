@@ -46,6 +46,12 @@ def find_ptxas(target: Target) -> Ptxas:
     return _ptxas(path)
 
 
+def known_ptxas(target: Target) -> list[Ptxas]:
+    """The assemblers for `target`: that of `find_ptxas`, and Triton's own, where that is another one."""
+    first, own = find_ptxas(target), triton.own_ptxas(target.compute_capability)
+    return [first] if own is None or own.samefile(first.path) else [first, _ptxas(own)]
+
+
 @functools.cache
 def _ptxas(path: Path) -> Ptxas:
     try:
@@ -59,7 +65,13 @@ def _ptxas(path: Path) -> Ptxas:
 
 
 def assemble(
-    ptx: str, target: Target, *, kernel_name: str, fp_fusion: bool = True, careful_registers: bool = True
+    ptx: str,
+    target: Target,
+    *,
+    kernel_name: str,
+    fp_fusion: bool = True,
+    careful_registers: bool = True,
+    tool: Ptxas | None = None,
 ) -> bytes:
     """The cubin of `ptx` for the architecture `target`. The same input gives the same bytes anywhere.
 
@@ -69,12 +81,13 @@ def assemble(
         kernel_name: for messages.
         fp_fusion: whether multiplications and additions may become fused ones.
         careful_registers: whether registers are allocated in the way that Triton 3.7 asks for; earlier ones do not.
+        tool: the assembler; that of `find_ptxas` if None.
 
     Raises:
         UnsupportedError: there is no assembler, or it knows neither the architecture nor the PTX version.
         CoilpackError: the assembler refuses the PTX; the message carries its log.
     """
-    tool = find_ptxas(target)
+    tool = tool or find_ptxas(target)
     options = [f"--gpu-name={target.ptx_name}", *(() if fp_fusion else ("--fmad=false",))]
     if careful_registers and tool.version >= (13,):
         options.extend(_REGISTER_ALLOCATION)
