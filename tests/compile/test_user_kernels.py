@@ -227,10 +227,11 @@ class Product(torch.nn.Module):
         return product_op(a, b) + 1
 
 
-def test_the_next_configuration_of_a_tuned_kernel_is_tried(device, tmp_path, capsys) -> None:
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_the_next_configuration_of_a_tuned_kernel_is_tried(candidates: int, device, tmp_path, capsys) -> None:
     generator = torch.Generator().manual_seed(7)
     a, b = (torch.randn(shape, generator=generator).half() for shape in ((128, 256), (256, 128)))
-    bundle = compile_in_process({"main": export(Product(), (a, b))})
+    bundle = compile_in_process({"main": export(Product(), (a, b))}, candidates=candidates)
     (refused,) = [line for line in capsys.readouterr().out.splitlines() if "shared memory" in line]
     assert "'main_dispatch_0_product_0' needs" in refused
     assert refused.endswith("trying its next configuration")
