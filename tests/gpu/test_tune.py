@@ -14,7 +14,7 @@ from coilpack.runtime.package import Package
 from coilpack.runtime.tuning.report import TuningReport
 
 S = 1  # the default stream
-LOADS = 200  # one after another, some hundred nanoseconds each
+LOADS = 2000  # one after another
 
 SLOW = SOURCES["scale"].replace(
     "ld.global.f32 %f1, [%rd4];",
