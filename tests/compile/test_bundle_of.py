@@ -156,6 +156,8 @@ def test_a_bundle_before_a_run_says_what_was_compiled_and_no_winner(compiled) ->
         assert artifact.cubin == next((compiled.folder / result.kernel_hash).glob("*.cubin")).read_bytes()
         assert artifact.metadata["num_warps"] == own.config.num_warps
         assert artifact.metadata["hash"] == own.kernel.hash
+    backwards = [replace(kernel, artifacts=kernel.artifacts[::-1]) for kernel in compiled.bundle.kernel_artifacts]
+    assert bundle_of(replace(compiled.bundle, kernel_artifacts=backwards)) == bundle
     with pytest.raises(RegistrationError) as caught:
         register(compiled.source, compiled.bundle)
     assert caught.value.misfits == {
@@ -192,6 +194,22 @@ def test_a_kernel_that_torch_does_not_launch_statically_comes_from_its_autotuner
     assert (entry.kernel_name, len(entry.results)) == (compiled.users, 1)
     assert entry.source.startswith("def affine(")
     assert set(bundle.artifacts) == {entry.winner}
+
+
+def test_a_kernel_of_the_author_that_torch_launches_statically_is_bound_under_the_modules_name(
+    compiled, tmp_path
+) -> None:
+    (tmp_path / "k.py").write_text(read_kernels(compiled.source, "module").assigned[compiled.users].source)
+    with inductor_config.patch(static_launch_user_defined_triton_kernels=True):
+        tuner = import_module(tmp_path / "k.py").affine
+        static = bundled({compiled.users: tuner})
+    assert [entry.kernel_name for entry in static.static_autotuners] == [compiled.users]
+    settle_all(compiled)
+    both = replace(compiled.bundle, static_autotuners=compiled.bundle.static_autotuners + static.static_autotuners)
+    compiled.tuners[compiled.users] = tuner
+    chosen = settle(tuner)
+    done = register(compiled.source, bundle_of(both, compiled.tuners))
+    assert done.bound[compiled.users].configuration.kernel_hash == chosen
 
 
 # --- what torch leaves out ---

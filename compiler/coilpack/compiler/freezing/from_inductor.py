@@ -87,8 +87,6 @@ def _add_live(name: str, tuner: Any, entries: list[Autotuner], artifacts: dict[s
     if not places:
         places = [len(entries)]
         entries.append(_autotuner(name, tuner))
-        for result in entries[-1].results:
-            _add_from_folder(tuner, result.kernel_hash, artifacts)
     if len(tuner.launchers) != 1:
         return
     (launcher,) = tuner.launchers
