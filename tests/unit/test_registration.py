@@ -168,8 +168,8 @@ def test_a_placeholder_is_no_name_wherever_its_text_stands(text) -> None:
     assert done.ignored == (PLACEHOLDER,)
 
 
-@pytest.mark.parametrize("name", ["a_1", "b_a_12", "a_12b"])
-def test_a_part_of_another_name_is_not_named(name) -> None:
+@pytest.mark.parametrize("name", ["a_1", "b_a_12", "a_12b", "16"])
+def test_a_part_of_another_name_or_a_number_is_not_named(name) -> None:
     assert name in module("b_a_12b")
     assert register(module("b_a_12b"), bundle(entry("b_a_12b", "A"), entry(name, "P"))).ignored == (name,)
 

@@ -128,10 +128,10 @@ def register(module_source: str, bundle: KernelBundle | TritonBundle) -> Registr
     entries: dict[str, list[Autotuner]] = {}
     for entry in bundle.autotuners:
         entries.setdefault(entry.kernel_name, []).append(entry)
-    words = frozenset(re.findall(r"\w+", module_source))
+    identifiers = frozenset(re.findall(r"\b[^\W\d]\w*", module_source))
     found = [
         *((Misfit.UNASSIGNED, f"{name!r} (line {line})") for name, line in module.unassigned().items()),
-        *((Misfit.UNBOUND, repr(name)) for name in _unbound(module, entries, words)),
+        *((Misfit.UNBOUND, repr(name)) for name in _unbound(module, entries, identifiers)),
         *(misfit for text in module.assigned.values() for misfit in _kernel_misfits(text, entries, bundle.artifacts)),
     ]
     if found:
@@ -147,10 +147,10 @@ def _grouped(found: Sequence[tuple[Misfit, str]]) -> dict[Misfit, list[str]]:
     return {misfit: names for misfit, names in groups.items() if names}
 
 
-def _unbound(module: ModuleKernels, entries: Iterable[str], words: frozenset[str]) -> Iterator[str]:
+def _unbound(module: ModuleKernels, entries: Iterable[str], identifiers: frozenset[str]) -> Iterator[str]:
     """The entries that the module names, as this module's docstring says, without a kernel of that name."""
     for name in entries:
-        if name not in module.assigned and name.isidentifier() and name in words:
+        if name not in module.assigned and name in identifiers:
             yield name
 
 
