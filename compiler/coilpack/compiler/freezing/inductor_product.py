@@ -15,7 +15,7 @@ from coilpack.compiler.capture.functionalise import tensors
 from coilpack.compiler.capture.inductor_run import compile_graph
 from coilpack.compiler.capture.library_calls import sums_apart
 from coilpack.compiler.capture.offline import served_target
-from coilpack.compiler.freezing.from_inductor import bundle_of, live_autotuners
+from coilpack.compiler.freezing.from_inductor import bundle_of, live_autotuners, unsettled
 from coilpack.compiler.freezing.kernel_bundle import KernelBundle
 from coilpack.compiler.freezing.settings import asks_for_libraries
 from coilpack.compiler.freezing.size_inputs import add_size_inputs
@@ -26,6 +26,7 @@ from coilpack.runtime.program import ir
 from coilpack.runtime.sizes import solve_sizes
 
 _EMPTY = KernelBundle((), {})
+_MOST_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,8 @@ def compile_product(
     if not isinstance(compiled, compat.CompiledFxGraph):  # there was nothing to compile
         return InductorProduct(source.name, "", _EMPTY, *parts, {}, retraced.graph_module.graph)
     arguments = (*_arguments(traced, inputs, memory), *_values(sizes, signature, inputs))
-    _run(compiled, arguments, settings)
-    bundle = bundle_of(compiled._triton_bundle or compat.TritonBundle([], []), live_autotuners(compiled))
+    tuned = _tuned(compiled, arguments, settings)
+    bundle = bundle_of(compiled._triton_bundle or compat.TritonBundle([], []), tuned)
     return InductorProduct(
         source.name,
         compiled.source_code,
@@ -161,8 +162,23 @@ def _values(sizes: Sequence[torch.SymInt], signature: ir.Signature, inputs: Sequ
     return [solved[str(size.node.expr)] for size in sizes]
 
 
+def _tuned(
+    compiled: Any, arguments: Sequence[Any], settings: Mapping[str, Any]
+) -> Mapping[str, compat.CachingAutotuner]:
+    """The autotuners of the graph after it has run; what is settled is what the next run would take.
+
+    One run settles a kernel that is measured here. One whose choice came from a cache may be searched in a second one.
+    """
+    tuned = live_autotuners(compiled)
+    for _ in range(_MOST_RUNS):
+        _run(compiled, arguments, settings)
+        if not unsettled(tuned):
+            break
+    return tuned
+
+
 def _run(compiled: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> None:
-    """Runs the graph, once, as Inductor would; numbers that it draws are not missing afterwards."""
+    """Runs the graph as Inductor would; numbers that it draws are not missing afterwards."""
     with torch.random.fork_rng(devices=[0]), compat.inductor_config.patch(**settings), torch.no_grad():
         compiled(list(arguments))
         torch.cuda.synchronize()
