@@ -11,10 +11,11 @@ import numpy as np
 
 from coilpack.runtime.arguments import bind_arguments
 from coilpack.runtime.arrays import DeviceArray, HostArray, as_bytes, as_device_view
+from coilpack.runtime.dtypes import DType
 from coilpack.runtime.errors import InputError, NotFoundError
 from coilpack.runtime.loaded import Callee, LoadedProgram
 from coilpack.runtime.program import ir
-from coilpack.runtime.sizes import as_integer, check_shapes, describe_symbol, solve_sizes, value_of
+from coilpack.runtime.sizes import Given, as_integer, check_shapes, describe_symbol, solve_sizes, value_of
 
 Sizes = Mapping[str, int]
 SEED = 0  # of the inputs that are made up, and of functions that draw random numbers
@@ -98,36 +99,45 @@ def _given(program: LoadedProgram, callee: Callee, values: Sequence[object]) -> 
             continue
         view = as_device_view(value, device, device.default_stream, what)
         arguments.append(view.numpy() if isinstance(view, DeviceArray) else view.copy())
-    return Call(callee, _checked_sizes(signature, arguments), tuple(arguments))
+    given = [argument if isinstance(argument, int) else argument.shape for argument in arguments]
+    return Call(callee, _checked_sizes(signature, given), tuple(arguments))
 
 
 def _made_up(callee: Callee, sizes: Sizes) -> Call:
     """A call at these sizes: normally distributed numbers; zeros for integers and booleans, which any index may be."""
     signature = callee.signature
+    given = [_size_or_shape(argument, signature, sizes) for argument in signature.inputs]
+    checked = _checked_sizes(signature, given)  # before memory is taken for what a wrong size asks for
     generator = np.random.default_rng(SEED)
-    arguments = tuple(_argument(argument, signature, sizes, generator) for argument in signature.inputs)
-    return Call(callee, _checked_sizes(signature, arguments), arguments)
+    arguments = (
+        size if isinstance(size, int) else _array(size, argument.type.dtype, generator, what)
+        for size, argument, what in zip(given, signature.inputs, callee.labels, strict=True)
+    )
+    return Call(callee, checked, tuple(arguments))
 
 
-def _argument(
-    argument: ir.Argument, signature: ir.Signature, sizes: Sizes, generator: np.random.Generator
-) -> HostArray | int:
+def _size_or_shape(argument: ir.Argument, signature: ir.Signature, sizes: Sizes) -> Given:
     if argument.value is not None:
         return value_of(argument.value, signature, sizes)
     shape = tuple(value_of(size, signature, sizes) for size in argument.type.shape)
     if min(shape, default=0) < 0:
         raise InputError(f"{signature.name}: {argument.name or 'an argument'} would have the shape {shape}")
-    dtype = argument.type.dtype
-    if dtype.is_float:
-        return generator.standard_normal(shape, np.float32).astype(dtype.numpy)
-    if dtype.name.startswith("complex"):
-        parts: Any = generator.standard_normal((2, *shape), np.float32)
-        return np.asarray(parts[0] + 1j * parts[1], dtype.numpy)
-    return np.zeros(shape, dtype.numpy)
+    return shape
 
 
-def _checked_sizes(signature: ir.Signature, arguments: Sequence[HostArray | int]) -> dict[str, int]:
-    given = [argument if isinstance(argument, int) else argument.shape for argument in arguments]
+def _array(shape: tuple[int, ...], dtype: DType, generator: np.random.Generator, what: str) -> HostArray:
+    try:
+        if dtype.is_float:
+            return generator.standard_normal(shape, np.float32).astype(dtype.numpy)
+        if dtype.name.startswith("complex"):
+            parts: Any = generator.standard_normal((2, *shape), np.float32)
+            return np.asarray(parts[0] + 1j * parts[1], dtype.numpy)
+        return np.zeros(shape, dtype.numpy)
+    except (MemoryError, ValueError) as error:  # the latter where not even its bytes can be counted
+        raise InputError(f"{what}: it cannot be made up with the shape {shape}: {error}") from error
+
+
+def _checked_sizes(signature: ir.Signature, given: Sequence[Given]) -> dict[str, int]:
     sizes = solve_sizes(signature, given)
     check_shapes(signature, given, sizes)
     return sizes
@@ -145,7 +155,7 @@ def _combinations(signature: ir.Signature, sizes: Sequence[Sizes]) -> Iterator[d
                 f"{signature.name}: the combination {stated} has no value for {', '.join(missing)}; give all together, "
                 f"as {','.join(f'{name}=N' for name in names)}"
             )
-        values = {name: given[name] for name in names if not missing}
+        values = {name: as_integer(given[name], f"size {name}") for name in names if not missing}
         if values and values not in made:
             made.append(values)
     if not names:
