@@ -14,7 +14,7 @@ from coilpack import runtime
 from coilpack.cli.main import main
 from coilpack.runtime.devices.emulator.device import Emulator
 from coilpack.runtime.devices.emulator.stopwatch import EmulatorStopwatch
-from coilpack.runtime.errors import DeviceError, InputError, NotFoundError, TargetMismatchError
+from coilpack.runtime.errors import DeviceError, InputError, InvalidFileError, NotFoundError, TargetMismatchError
 from coilpack.runtime.package import Package
 from coilpack.runtime.tuning.measure import LostDeviceError
 from coilpack.runtime.tuning.report import TuningReport
@@ -220,9 +220,31 @@ def test_a_device_that_there_is_no_code_for(package, monkeypatch):
         tune(package)
 
 
-def test_an_output_that_is_the_package(package):
-    with pytest.raises(InputError, match="another name"):
-        runtime.tune(package, package.parent / "." / "m.coil", "emulator")
+@pytest.mark.parametrize(
+    ("output", "report", "message"),
+    [
+        ("./m.coil", None, "m.coil: it would replace the package that is tuned"),
+        ("t.coil", "./m.coil", "m.coil: it would replace the package that is tuned"),
+        ("t.coil", "./t.coil", "must be different files"),
+        ("t.coil", "t.coil.tuning.part", "must be different files"),
+        ("t.coil", "none/r.json", "cannot be written: there is no folder"),
+        ("none/t.coil", None, "cannot be written: there is no folder"),
+        (".", None, "it is a folder"),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_before_measuring(package, output, report, message):
+    before, lines = package.read_bytes(), []
+    paths = [name and f"{package.parent}/{name}" for name in (output, report)]
+    with pytest.raises(InputError, match=message):
+        runtime.tune(package, paths[0], "emulator", report=paths[1], progress=lines.append)
+    assert not lines
+    assert package.read_bytes() == before
+    assert [path.name for path in package.parent.iterdir()] == ["m.coil"]
+
+
+def test_a_package_that_is_not_there(package):
+    with pytest.raises(InvalidFileError, match="cannot be opened"):
+        runtime.tune(package.with_name("none.coil"), package, "emulator")
 
 
 @pytest.mark.parametrize(
@@ -230,6 +252,8 @@ def test_an_output_that_is_the_package(package):
     [
         ({}, InputError, r"dynamic: say at which sizes .* n=N .*argument 0 \('x'\): dimension 0 \(n\), 1 to 1000"),
         ({"sizes": [{"n": 1001}]}, InputError, "1 to 1000"),
+        ({"sizes": [{"n": 10**30}]}, InputError, f"is {10**30}; it must be 1 to 1000"),
+        ({"sizes": [{"n": 1.5}]}, InputError, "size n: is a float"),
         ({"sizes": [{"k": 1}]}, NotFoundError, "'k'"),
         ({"functions": ["other"]}, NotFoundError, "'other'"),
         ({"functions": ["dynamic"], "inputs": {"main": []}}, NotFoundError, "'main'"),
@@ -243,11 +267,6 @@ def test_what_is_refused(tmp_path, options, kind, message):
     with pytest.raises(kind, match=message):
         tune(package, **options)
     assert not package.with_name("tuned.coil").exists()
-
-
-def test_an_output_that_cannot_be_written(package, tmp_path):
-    with pytest.raises(InputError, match="cannot be written"):
-        runtime.tune(package, tmp_path / "none" / "t.coil", "emulator")
 
 
 # --- whole calls decide ---
@@ -343,5 +362,7 @@ def test_the_command_says_how_to_go_on(package, capsys, monkeypatch):
     output = package.with_name("tuned.coil")
     assert main(["tune", str(package), "-o", str(output), "--device", "emulator"]) == 130
     assert f"interrupted: {output} is not written; the same command goes on from here\n" in capsys.readouterr().err
+    assert main(["tune", str(package), "-o", str(output), "--device", "emulator", "--restart"]) == 130
+    assert "the same command without --restart goes on" in capsys.readouterr().err
     assert package.with_name("tuned.coil.tuning.part").exists()
     assert not output.exists()

@@ -72,7 +72,7 @@ def command(
         raise click.UsageError("--input gives the inputs of one function, and their sizes with them")
     combinations = [_parse_size(text) for text in sizes]
     values = {_only(file, functions): parse_inputs(inputs)} if inputs else {}
-    with orderly_end(), progress_printer() as progress, _told_to_resume(output):
+    with orderly_end(), progress_printer() as progress, _told_to_resume(output, restart):
         found = runtime.tune(
             file,
             output,
@@ -114,11 +114,12 @@ def _parse_size(text: str) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _told_to_resume(output: Path) -> Iterator[None]:
+def _told_to_resume(output: Path, restart: bool) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        click.echo(f"interrupted: {output} is not written; the same command goes on from here", err=True)
+        again = "the same command without --restart" if restart else "the same command"
+        click.echo(f"interrupted: {output} is not written; {again} goes on from here", err=True)
         raise
 
 

@@ -51,6 +51,21 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         file.write(data)
 
 
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Refuses a path that `atomic_file` could not write, before the work whose result is to lie there.
+
+    Raises:
+        InputError: it is a folder, or its folder is not there or cannot be written.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{target} cannot be written: it is a folder; name the file to write")
+    if not target.parent.is_dir():
+        raise InputError(f"{target} cannot be written: there is no folder {str(target.parent)!r}")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{target} cannot be written: its folder is not writable")
+
+
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str], check: Callable[[], None]) -> Iterator[Path]:
     """A new folder to write into, that takes the name `path` when the block ends without an error.

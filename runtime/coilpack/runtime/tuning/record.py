@@ -128,6 +128,8 @@ def open_record(path: Path, identity: Identity) -> tuple[Record, str]:
         found = _RECORD(document, "", str(path))
     except InvalidFileError as error:
         return Record(path, identity), str(error)
+    except OSError as error:
+        return Record(path, identity), f"{path}: it cannot be read: {error.strerror}"
     stated = found["identity"]
     for name, ours in asdict(identity).items():
         theirs = getattr(stated, name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from coilpack.runtime.atomic import write_atomically
+from coilpack.runtime.atomic import check_file, write_atomically
 from coilpack.runtime.devices import resolve_device
 from coilpack.runtime.devices.base import Device, Stopwatch
 from coilpack.runtime.errors import DeviceError, InputError, NotFoundError
@@ -77,14 +77,16 @@ def tune(
         InvalidFileError: the package is not valid.
         TargetMismatchError: it holds no code for the device.
         NotFoundError: a function or size is not there.
-        InputError: it has no candidates; sizes or inputs are missing or do not fit; a file cannot be written.
+        InputError: it has no candidates; sizes or inputs are missing or do not fit; a file cannot be written, or would
+            replace another one.
         DeviceError: the device is not there, fails, or has too little memory.
     """
     file, target_file = os.fspath(path), Path(output)
+    report_file = Path(report or f"{target_file}{REPORT_SUFFIX}")
+    record_file = Path(f"{target_file}{RECORD_SUFFIX}")
     if not budget > 0:
         raise InputError(f"the budget is {budget} seconds; it must be more than 0")
-    if target_file.exists() and target_file.samefile(file):
-        raise InputError(f"{target_file}: the output would replace the package that is tuned; give it another name")
+    _check_files(Path(file), target_file, report_file, record_file)
     where = _device(device)
     tell = progress or (lambda _: None)
     with _first_failure(), contextlib.ExitStack() as stack:
@@ -94,14 +96,24 @@ def tune(
         stack.callback(program.close)
         calls = make_calls(program, _functions(program, functions), inputs or {}, sizes)
         identity = Identity(_sha256(path), where.description, where.driver_version, program.target.name, _digest(calls))
-        record = _record(Path(f"{target_file}{RECORD_SUFFIX}"), identity, restart, tell)
+        record = _record(record_file, identity, restart, tell)
         watch = where.stopwatch(where.default_stream)
         stack.callback(watch.close)
         found = _Tuning(program, calls, watch, record, budget, tell).run(identity.package)
-        write_atomically(report or f"{target_file}{REPORT_SUFFIX}", found.to_json().encode())
+        write_atomically(report_file, found.to_json().encode())
         select_candidates(package, target_file, program.target.name, found.choices)
         record.remove()
     return found
+
+
+def _check_files(package: Path, *written: Path) -> None:
+    """Refuses files that cannot be written, or would replace each other or the package: before minutes of measuring."""
+    for index, path in enumerate(written):
+        check_file(path)
+        if path.exists() and package.exists() and path.samefile(package):
+            raise InputError(f"{path}: it would replace the package that is tuned; give it another name")
+        if path.resolve() in [other.resolve() for other in written[:index]]:
+            raise InputError(f"{path}: the package, the report and `<output>{RECORD_SUFFIX}` must be different files")
 
 
 @contextlib.contextmanager
