@@ -22,7 +22,7 @@ from torch.library import triton_op, wrap_triton  # noqa: E402
 from coilpack import runtime  # noqa: E402
 from coilpack.compiler.driver import CompileOptions, compile_kernels, compile_package  # noqa: E402
 from coilpack.compiler.passes.common_candidates import launchable_kernels, with_common_candidates  # noqa: E402
-from coilpack.runtime.errors import InputError, TargetMismatchError  # noqa: E402
+from coilpack.runtime.errors import CoilpackError, InputError, TargetMismatchError  # noqa: E402
 from coilpack.runtime.executable import read_executable  # noqa: E402
 from coilpack.runtime.package import Package  # noqa: E402
 from coilpack.runtime.package.select import select_candidates  # noqa: E402
@@ -54,6 +54,16 @@ def halved(x, out, n, BLOCK: tl.constexpr):  # noqa: N803
 def halve(x: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
     wrap_triton(halved)[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+    return out
+
+
+only_too_wide = triton.autotune(configs=[triton.Config({"BLOCK": 1 << 21}, num_warps=1)], key=["n"])(halved.fn)
+
+
+@triton_op("coilpack_test::halved_too_wide", mutates_args={})
+def halve_too_wide(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(only_too_wide)[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
     return out
 
 
@@ -168,6 +178,12 @@ def test_equal_images_and_configurations_that_do_not_compile_are_no_candidates(p
         "BLOCK=256 num_warps=4 num_stages=3",
     ]
     assert [dispatch.grid[0], dispatch.alternatives[0].grid[0]] == [-(-900 // 64), -(-900 // 256)]
+
+
+def test_what_failed_as_a_candidate_of_one_function_is_an_error_as_the_first_of_another() -> None:
+    other = torch.export.export(Lambda(halve_too_wide), (torch.randn(900),))
+    with pytest.raises(CoilpackError, match=r"numel \(2097152\) exceeds"):
+        compile_in_process({"main": _export("autotuned"), "other": other}, candidates=KEPT)
 
 
 def _code(bundle_or_package: Any) -> list[tuple[str, str, str]]:

@@ -114,7 +114,7 @@ class ProgramKernels:
     unfit: UnfitConfigs = field(default_factory=UnfitConfigs)
     candidates: int = 1
     progress: Progress = lambda message: None  # noqa: ARG005
-    _by_content: dict[str, ProgramKernel | None] = field(default_factory=dict)  # None: it does not compile
+    _by_content: dict[str, ProgramKernel | CoilpackError] = field(default_factory=dict)  # or why it does not compile
     _used: dict[str, ProgramKernel] = field(default_factory=dict)  # by export name
 
     @property
@@ -177,6 +177,8 @@ class ProgramKernels:
 
     def _made(self, one: _Configured, kernels: FunctionKernels) -> ProgramKernel:
         known = self._by_content.get(one.content)
+        if isinstance(known, CoilpackError):  # it was a candidate of another function
+            raise known
         if known is not None:
             return known
         self._start(one, kernels)
@@ -208,12 +210,12 @@ class ProgramKernels:
 
     def _candidate(self, one: _Configured, kernels: FunctionKernels) -> ProgramKernel | None:
         """A candidate; None for one that cannot be compiled, which costs a message and no more."""
-        if one.content in self._by_content:
-            return self._by_content[one.content]
+        if isinstance(self._by_content.get(one.content), CoilpackError):
+            return None
         try:
             return self._made(one, kernels)
         except CoilpackError as error:
-            self._by_content[one.content] = None
+            self._by_content[one.content] = error
             self.progress(f"{one.name} ({one.captured.configuration}) is no candidate: {error}")
             return None
 
