@@ -19,13 +19,14 @@ torch = pytest.importorskip("torch")
 from frozen_models import MODELS as FROZEN  # noqa: E402
 from generated_modules import Generated, generate  # noqa: E402
 from in_process import TARGET, export, write  # noqa: E402
+from small_models import Lambda  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
 from coilpack.cli.main import main  # noqa: E402
 from coilpack.compiler.capture.offline import target_device  # noqa: E402
 from coilpack.compiler.freezing import freeze as freezing  # noqa: E402
 from coilpack.compiler.freezing.freeze import _function, _load_cache, freeze, freeze_products  # noqa: E402
-from coilpack.compiler.freezing.inductor_product import InductorProduct, cuda_target  # noqa: E402
+from coilpack.compiler.freezing.inductor_product import InductorProduct, _values, cuda_target  # noqa: E402
 from coilpack.compiler.freezing.kernel_bundle import (  # noqa: E402
     Autotuner,
     KernelArtifact,
@@ -332,6 +333,7 @@ def test_models_of_every_kind(tmp_path) -> None:
         (program, (x,), {}, "is exported already"),
         (program, (x,), None, "function 'main' does not take these example inputs"),
         (module, None, None, "is not exported yet; give example inputs"),
+        (module, x, None, "the example inputs of function 'main' are a Tensor; give a tuple"),
         (module, (x, x), None, "cannot be exported by torch.export"),
         (3, (x,), None, "function 'main' is a int; give a module"),
         (tmp_path / "m.mlir", None, None, "give a .pt2 file or module.py:callable"),
@@ -362,6 +364,37 @@ def test_inputs_of_several_functions_have_their_names(tmp_path: Path, monkeypatc
             freeze(models, inputs, output=tmp_path / "m.coil")
     with pytest.raises(InputError, match="function 'b' is not exported yet"):
         freeze(models, {"a": (torch.ones(3),)}, output=tmp_path / "m.coil")
+
+
+def test_what_cannot_be_written_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freezing, "cuda_target", lambda device: DEVICE)  # noqa: ARG005
+    output, artifact = tmp_path / "m.coil", tmp_path / "artifact.bin"
+    artifact.write_bytes(b"")
+    model = torch.nn.Identity()
+    for models, options, message in (
+        ({}, {}, "there is no function to freeze"),
+        ({"f": artifact}, {}, "is neither a .pt2 file nor module.py:callable"),
+        ({"f": model}, {"output": artifact, "cache_artifact": artifact}, "is the input too"),
+        ({"f": model}, {"save_cache_artifact": tmp_path / "." / "m.coil"}, "both the package and the cache artifact"),
+        ({"f": model}, {"save_bundle": artifact}, "bundles cannot be saved in"),
+        ({"f": model}, {"save_bundle": tmp_path / "none" / "bundles"}, "in a folder that is there"),
+        ({"../f": model}, {"save_bundle": tmp_path / "bundles"}, "function '../f' cannot name a folder"),
+    ):
+        with pytest.raises(InputError, match=message):
+            freeze(models, **{"output": output, **options})
+    assert list(tmp_path.iterdir()) == [artifact]
+
+
+def test_sizes_that_no_input_shows_are_worked_out_also_beside_an_input_that_is_none() -> None:
+    n = torch.export.Dim("n", min=2)
+    inputs = (None, torch.ones(12, 2))
+    program = torch.export.export(Lambda(lambda bias, x: x * 2), inputs, dynamic_shapes=((None, {0: 4 * n}),))  # noqa: ARG005
+    with target_device(DEVICE):
+        (source,) = function_sources({"main": program}, Weights()).values()
+        traced = source.trace(fuse_attention=True)
+        added = add_size_inputs(traced.retraced)
+        signature, _ = traced.outside()
+    assert _values(added, signature, inputs) == [3]
 
 
 def test_a_file_that_is_no_cache_artifact(tmp_path: Path) -> None:

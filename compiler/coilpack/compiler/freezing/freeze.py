@@ -113,9 +113,10 @@ def freeze(
 
     Args:
         model: a module or function, an exported program, the path of a `.pt2` file, or `module.py:callable`; or several
-            functions of the package by their names, which share weights and what they change.
-        example_inputs: what to run it with, on the CPU or the GPU; for several functions, by their names. May be left
-            out where the export has some. Kernels are tuned for these sizes.
+            functions of the package by their names, which share weights and what they change. A module may be on
+            the GPU; what is exported already must be on the CPU.
+        example_inputs: what to run it with, on the CPU or the GPU, as a tuple; for several functions, by their names.
+            May be left out where the export has some. Kernels are tuned for these sizes.
         mode: how much Inductor tunes, as `torch.compile` names it. CUDA graphs are the runtime's affair in any.
         output: the file to write; replaced only when everything succeeded.
         dynamic_shapes: of a module or function, as `torch.export.export` takes it; of several, by their names.
@@ -138,9 +139,13 @@ def freeze(
     settings = inductor_settings(mode, options or {})
     models: Mapping[str, Model] = model if isinstance(model, Mapping) else {function: model}
     several = isinstance(model, Mapping)
+    if not models or not all(models):
+        raise InputError("there is no function to freeze, or one without a name; give at least one model, with a name")
     inputs = _by_function("example_inputs", example_inputs, models, several=several)
     dynamic = _by_function("dynamic_shapes", dynamic_shapes, models, several=several)
-    _check_outputs(models, [output, save_cache_artifact])
+    _check_outputs(models, output, cache_artifact, save_cache_artifact)
+    if save_bundle is not None:
+        _check_bundles(Path(save_bundle), models)
     if cache_artifact is not None:
         _load_cache(Path(cache_artifact))
     with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
@@ -152,13 +157,12 @@ def freeze(
         weights = Weights(frozenset(digest for file in files for digest in file.digests.values()))
         products = compile_products(given, weights, settings, progress)
         frozen = freeze_products(products, target, weights, image, progress)
-        artifact = _cache_artifact() if save_cache_artifact is not None else b""
+        if save_cache_artifact is not None:
+            write_atomically(Path(save_cache_artifact), _cache_artifact())
+        if save_bundle is not None:
+            _save_bundles(Path(save_bundle), products, frozen.registrations, mode)
         progress(f"writing {output}")
         emit_package(files, [frozen.bundle], frozen.bundle.program, output)
-    if save_cache_artifact is not None:
-        write_atomically(Path(save_cache_artifact), artifact)
-    if save_bundle is not None:
-        _save_bundles(Path(save_bundle), products, frozen.registrations, mode)
     return _report(output, frozen, products)
 
 
@@ -173,12 +177,26 @@ def _by_function(what: str, value: Any, models: Mapping[str, Model], *, several:
     return value
 
 
-def _check_outputs(models: Mapping[str, Model], outputs: Iterable[str | Path | None]) -> None:
+def _check_outputs(
+    models: Mapping[str, Model], output: Path, cache_artifact: str | Path | None, save_cache_artifact: str | Path | None
+) -> None:
     """Refuses files that cannot be written, or are inputs, before any work."""
-    sources = [str(value) for value in models.values() if isinstance(value, str | Path)]
-    for output in outputs:
-        if output is not None:
-            check_output(Path(output), [source.rpartition(":")[0] or source for source in sources], "coil")
+    named = [str(value) for value in models.values() if isinstance(value, str | Path)]
+    read: list[str | Path] = [source.rpartition(":")[0] or source for source in named]
+    check_output(output, read if cache_artifact is None else [*read, cache_artifact], "coil")
+    if save_cache_artifact is not None:
+        check_output(Path(save_cache_artifact), read, "coil")
+        if Path(save_cache_artifact).resolve() == output.resolve():
+            raise InputError(f"{str(output)!r} cannot be both the package and the cache artifact; name two files")
+
+
+def _check_bundles(folder: Path, functions: Iterable[str]) -> None:
+    """Refuses a folder for bundles that cannot be made, or functions that cannot name a folder in it."""
+    if not folder.parent.is_dir() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"bundles cannot be saved in {str(folder)!r}: name a folder, in a folder that is there")
+    for name in functions:
+        if name == ".." or Path(name).name != name:
+            raise InputError(f"function {name!r} cannot name a folder to save its bundle in; give it another name")
 
 
 def _report(output: Path, frozen: Frozen, products: Mapping[str, InductorProduct]) -> FreezeReport:
@@ -260,6 +278,11 @@ def _registered(product: InductorProduct) -> tuple[Registration, HostGraph[Any]]
 
 def _function(name: str, model: Model, inputs: Sequence[Any] | None, dynamic_shapes: Any, scratch: Path) -> Function:
     """A function as an exported program on the CPU, with the inputs to run it with."""
+    if inputs is not None and not isinstance(inputs, tuple | list):
+        raise InputError(
+            f"the example inputs of function {name!r} are a {type(inputs).__name__}; give a tuple of its positional "
+            "arguments (a model that is called with keywords is exported first, by torch.export.export)"
+        )
     if not isinstance(model, torch.export.ExportedProgram | str | Path):
         if inputs is None:
             raise InputError(f"function {name!r} is not exported yet; give example inputs to export and tune it with")
@@ -269,7 +292,7 @@ def _function(name: str, model: Model, inputs: Sequence[Any] | None, dynamic_sha
         raise InputError(f"function {name!r} is exported already; its dynamic shapes were fixed then: leave them out")
     if isinstance(model, torch.export.ExportedProgram):
         return Function(model, _flat(name, model, inputs))
-    path = _file(name, str(model), scratch)
+    path = _file(str(model), scratch)
     program, file = load_program(path), Pt2File.read(path)
     return Function(program, _flat(name, program, inputs), file)
 
@@ -306,15 +329,17 @@ def _exported(
             part.training = training
 
 
-def _file(name: str, source: str, scratch: Path) -> Path:
+def _file(source: str, scratch: Path) -> Path:
     """The `.pt2` file that a source names, or what it is exported to."""
     path, separator, attribute = source.rpartition(":")
     if separator and path.endswith(".py"):
-        exported = scratch / f"{name}.pt2"
+        exported = Path(tempfile.mkdtemp(dir=scratch)) / "exported.pt2"  # a function may be named as no file can be
         export_callable(Path(path), attribute, exported)
         return exported
     if not Path(source).is_file():
         raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
+    if Path(source).suffix != ".pt2":
+        raise InputError(f"{source!r} is neither a .pt2 file nor module.py:callable")
     return Path(source)
 
 

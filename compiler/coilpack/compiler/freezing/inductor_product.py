@@ -158,7 +158,8 @@ def _values(sizes: Sequence[torch.SymInt], signature: ir.Signature, inputs: Sequ
     """The sizes that the module asks for besides the inputs, for these inputs."""
     if not sizes:
         return []
-    solved = solve_sizes(signature, [tuple(v.shape) if isinstance(v, torch.Tensor) else int(v) for v in inputs])
+    given = (value for value in inputs if value is not None)  # those that are always None are no inputs of a package
+    solved = solve_sizes(signature, [tuple(v.shape) if isinstance(v, torch.Tensor) else int(v) for v in given])
     return [solved[str(size.node.expr)] for size in sizes]
 
 
