@@ -76,9 +76,11 @@ class Record:
         return len(self._launches)
 
     def get(self, key: LaunchKey) -> Sequence[Measurement] | None:
-        """What was measured of a launch, if it was."""
+        """What was measured of a launch, if it was: its own kernel has times, the others times or an error."""
         found = self._launches.get(_digest(key))
         if found is None or [item.kernel for item in found] != [name for name, _ in key.choices]:
+            return None
+        if found[0].error or not all((m.cold is None) == (m.hot is None) == bool(m.error) for m in found):
             return None
         return found
 
