@@ -84,6 +84,23 @@ def test_the_sum_over_sizes_decides(tmp_path):
     assert many.kernels[0].candidates[1].time == sum(single) / 2
 
 
+def test_calls_that_launch_nothing(tmp_path):
+    package = write_tunable(tmp_path / "m.coil", ("dynamic",), LOOPS, minimum=0)
+    with pytest.raises(InputError, match=r"no kernel that has candidates is launched in dynamic \(n=0\)"):
+        tune(package, sizes=[{"n": 0}])
+    assert [path.name for path in tmp_path.iterdir()] == ["m.coil"]
+    both = tune(package, sizes=[{"n": 0}, {"n": 32}])
+    assert both.choices == {"scale$1": "scale$1.loop"}
+    assert [(item.before, item.after < item.before) for item in both.functions[:1]] == [(0, False)]
+
+
+def test_kernels_that_are_not_launched_keep_their_first_candidate(tmp_path):
+    package, lines = write_tunable(tmp_path / "m.coil", ("main", "dynamic"), LOOPS, ADDS), []
+    tune(package, functions=["dynamic"], sizes=[{"n": 32}], progress=lines.append)
+    assert "kernels that these calls do not launch keep their first candidates: 1 (add)" in lines
+    assert kernels_of(package.with_name("tuned.coil")) == {"scale$1.loop", "add"}
+
+
 def test_inputs_may_be_given(tmp_path):
     package = write_tunable(tmp_path / "m.coil", ("main", "dynamic"), LOOPS)
     report = tune(package, functions=["dynamic"], inputs={"dynamic": [np.zeros(40, np.float32)]})
@@ -153,6 +170,17 @@ def test_begins_anew_where_the_record_is_of_something_else(package, change, reas
     tune(package, progress=lines.append)
     assert [line for line in lines if reason in line and line.endswith("everything is measured anew")]
     assert len([line for line in lines if line.startswith("kernel")]) == 2
+
+
+def test_measures_again_what_the_record_has_a_part_of(package):
+    record, lines = package.with_name("tuned.coil.tuning.part"), []
+    with pytest.raises(Interrupted):
+        tune(package, progress=interrupt_at("kernel 2", []))
+    document = json.loads(record.read_text())
+    next(iter(document["launches"].values()))[0]["hot"] = None
+    record.write_text(json.dumps(document))
+    tune(package, progress=lines.append)
+    assert len([line for line in lines if line.startswith("kernel")]) == 1
 
 
 def test_restart_ignores_the_record(package):

@@ -92,12 +92,12 @@ ADDS: dict[str, Variant] = {
 LOOPS: dict[str, Variant] = {"scale$1": _scale(pad=20), "scale$1.loop": Variant(_LOOP)}
 
 
-def function(name: str) -> ir.Function:
-    """`main(x) = 2 x + total`, in place, twice; or `dynamic(x[n]) = 2 x`."""
+def function(name: str, minimum: int = 1) -> ir.Function:
+    """`main(x) = 2 x + total`, in place, twice; or `dynamic(x[n]) = 2 x`, for n from `minimum` on."""
     if name == "dynamic":
         x, y = ir.Value("x", FN), ir.Value("y", FN)
         signature = ir.Signature(
-            name, (ir.Argument("x", FN),), (ir.Argument("", FN),), (ir.SizeSymbol("n", 0, 0, 1, 1000),)
+            name, (ir.Argument("x", FN),), (ir.Argument("", FN),), (ir.SizeSymbol("n", 0, 0, minimum, 1000),)
         )
         grid = (Binary(ExprKind.FLOORDIV, Binary(ExprKind.ADD, N, 31), 32), 1, 1)
         operations: tuple[ir.Operation, ...] = (
@@ -121,7 +121,9 @@ def function(name: str) -> ir.Function:
     return ir.Function(signature, (x, tokens), operations, 256)
 
 
-def tunable(names: Sequence[str], variants: Sequence[Mapping[str, Variant]]) -> tuple[ir.Program, bytes]:
+def tunable(
+    names: Sequence[str], variants: Sequence[Mapping[str, Variant]], minimum: int = 1
+) -> tuple[ir.Program, bytes]:
     """A program of these functions whose dispatches have the variants as candidates, and its executable."""
     rows: dict[str, list[ir.Kernel]] = {}
     exports: list[Export] = []
@@ -149,7 +151,8 @@ def tunable(names: Sequence[str], variants: Sequence[Mapping[str, Variant]]) -> 
         return dataclasses.replace(operation, kernel=first, alternatives=alternatives)
 
     functions = tuple(
-        dataclasses.replace(body, operations=tuple(map(chosen, body.operations))) for body in map(function, names)
+        dataclasses.replace(body, operations=tuple(map(chosen, body.operations)))
+        for body in (function(name, minimum) for name in names)
     )
     used = {op.kernel.export_name for body in functions for op in body.operations if isinstance(op, ir.Dispatch)}
     target = ir.Target(
@@ -163,9 +166,11 @@ def tunable(names: Sequence[str], variants: Sequence[Mapping[str, Variant]]) -> 
     return program, write_executable(Executable(tuple(images), tuple(exports)))
 
 
-def write_tunable(path: Path, names: Sequence[str] = ("main",), *variants: Mapping[str, Variant]) -> Path:
+def write_tunable(
+    path: Path, names: Sequence[str] = ("main",), *variants: Mapping[str, Variant], minimum: int = 1
+) -> Path:
     """Writes the package of `tunable`."""
-    program, executable = tunable(names, variants or (SCALES, ADDS))
+    program, executable = tunable(names, variants or (SCALES, ADDS), minimum)
     write_package(path, program, {"executables/sm_80.ptx.cda1": executable}, storages())
     return path
 

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from coilpack.runtime.loaded import LoadedProgram
 from coilpack.runtime.package import Package
 from coilpack.runtime.package.select import select_candidates
 from coilpack.runtime.program import ir
+from coilpack.runtime.program.select import dispatches
 from coilpack.runtime.steps import LaunchStep
 from coilpack.runtime.tuning.bench import Bench
 from coilpack.runtime.tuning.calls import Call, Sizes, make_calls
@@ -77,8 +78,8 @@ def tune(
         InvalidFileError: the package is not valid.
         TargetMismatchError: it holds no code for the device.
         NotFoundError: a function or size is not there.
-        InputError: it has no candidates; sizes or inputs are missing or do not fit; a file cannot be written, or would
-            replace another one.
+        InputError: it has no candidates, or the calls launch none; sizes or inputs are missing or do not fit; a file
+            cannot be written, or would replace another one.
         DeviceError: the device is not there, fails, or has too little memory.
     """
     file, target_file = os.fspath(path), Path(output)
@@ -95,11 +96,12 @@ def tune(
         program = LoadedProgram(package, where, file, candidates=True)
         stack.callback(program.close)
         calls = make_calls(program, _functions(program, functions), inputs or {}, sizes)
+        launches = _launches(program, calls, tell)
         identity = Identity(_sha256(path), where.description, where.driver_version, program.target.name, _digest(calls))
         record = _record(record_file, identity, restart, tell)
         watch = where.stopwatch(where.default_stream)
         stack.callback(watch.close)
-        found = _Tuning(program, calls, watch, record, budget, tell).run(identity.package)
+        found = _Tuning(program, calls, launches, watch, record, budget, tell).run(identity.package)
         write_atomically(report_file, found.to_json().encode())
         select_candidates(package, target_file, program.target.name, found.choices)
         record.remove()
@@ -163,6 +165,22 @@ def _has_candidates(function: ir.Function) -> bool:
     return any(isinstance(operation, ir.Dispatch) and operation.alternatives for operation in function.operations)
 
 
+def _launches(program: LoadedProgram, calls: Sequence[Call], tell: Progress) -> dict[LaunchKey, LaunchTimes]:
+    """What there is to measure in the calls."""
+    found: dict[LaunchKey, LaunchTimes] = {}
+    for call in calls:
+        count_launches(program.plan(call.callee.body, call.sizes).steps, found)
+    if not found:
+        listed = "; ".join(map(str, calls))
+        raise InputError(f"{program.file}: no kernel that has candidates is launched in {listed}; give other sizes")
+    having = {dispatch.kernel.export_name for dispatch in dispatches(program.target) if dispatch.alternatives}
+    left = sorted(having - {item.kernels[0].export_name for item in found.values()})
+    if left:
+        named = ", ".join(left[:3]) + (", ..." if len(left) > 3 else "")
+        tell(f"kernels that these calls do not launch keep their first candidates: {len(left)} ({named})")
+    return found
+
+
 def _sha256(path: PathName) -> str:
     return hashlib.sha256(map_file(path)).hexdigest()
 
@@ -188,6 +206,7 @@ class _Tuning:
     Args:
         program: loaded with candidates.
         calls: what to measure.
+        launches: those of the calls that have candidates.
         watch: measures on the default stream.
         record: keeps what was measured.
         budget: seconds for all launches.
@@ -196,16 +215,14 @@ class _Tuning:
 
     program: LoadedProgram
     calls: Sequence[Call]
+    launches: dict[LaunchKey, LaunchTimes]
     watch: Stopwatch
     record: Record
     budget: float
     tell: Progress
-    launches: dict[LaunchKey, LaunchTimes] = field(default_factory=dict)
 
     def run(self, package: str) -> TuningReport:
         """Measures and chooses; `package` is the digest of the file."""
-        for call in self.calls:
-            count_launches(self.program.plan(call.callee.body, call.sizes).steps, self.launches)
         self.program.refused.update({name: DeviceError(reason) for name, reason in self.record.lost.items()})
         for key, times in self.launches.items():
             times.measured = self.record.get(key) or ()
