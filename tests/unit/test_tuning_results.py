@@ -72,3 +72,8 @@ def test_integers_and_what_is_behind_the_last_element_are_exact():
     assert difference(expected, wrong, DType.i32) == "element 3 is 4, not 3"
     assert difference(expected + b"\1", expected + b"\2", DType.i32) == "the bytes after its last element differ"
     assert difference(expected, expected, DType.i32) == ""
+
+
+def test_booleans_that_were_not_written_are_no_results():
+    assert difference(b"\1\0", b"\1\xff", DType.i1) == "element 1 is 255, not 0"
+    assert difference(b"\1\1", b"\1\xff", DType.i1) == "element 1 is 255, not 1"

@@ -19,7 +19,8 @@ _TOLERANCE = {
     DType.f8E4M3FN: 0.25,
     DType.f8E5M2: 0.5,
 }
-_PARTS = {DType.complex64: DType.f32, DType.complex128: DType.f64}  # compared as pairs of these
+# Compared as these: complex numbers as pairs, booleans as bytes, of which numpy takes all but 0 for equal.
+_PARTS = {DType.complex64: DType.f32, DType.complex128: DType.f64, DType.i1: DType.ui8}
 Array = np.ndarray[Any, Any]
 
 _CHUNK = 1 << 20  # elements that are compared at a time
