@@ -32,7 +32,7 @@ def test_brings_in_neither_the_compiler_nor_what_is_heavy(module: str, record_pr
     assert not (FORBIDDEN | HEAVY) & set(report["modules"])
 
 
-@pytest.mark.parametrize("command", ["run", "inspect", "extract", "verify", "compile", "tune"])
+@pytest.mark.parametrize("command", ["run", "inspect", "extract", "verify", "compile", "freeze", "tune"])
 def test_no_sub_command_imports_the_compiler_by_itself(command: str) -> None:
     assert not FORBIDDEN & set(_import(f"coilpack.cli.{command}_command")["modules"])
 
