@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ from coilpack.compiler.bundle import StorageContent, TargetBundle
 from coilpack.compiler.iree.emit import check_folder, write_folder
 from coilpack.compiler.iree.standalone import standalone_executable
 from coilpack.compiler.pt2 import Pt2File
-from coilpack.runtime.atomic import write_atomically
+from coilpack.runtime.atomic import check_file, check_parent, write_atomically
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.executable import read_executable, write_executable
 from coilpack.runtime.package import StorageData, write_package
@@ -31,14 +30,11 @@ IMAGE_KINDS: Mapping[ImageChoice, tuple[ir.ImageKind, ...]] = {
 
 def check_output(output: Path, sources: Iterable[str | Path], emit: Emit) -> None:
     """Refuses a file or folder that cannot be written, or is an input, before any work."""
-    if not output.parent.is_dir():
-        raise InputError(f"there is no folder {str(output.parent)!r} to write {output.name!r} into")
     if emit == "iree":
+        check_parent(output)
         check_folder(output)
-    elif output.is_dir():
-        raise InputError(f"{str(output)!r} is a folder; name the file to write")
-    if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise InputError(f"{str(output)!r} cannot be written: its folder is not writable")
+    else:
+        check_file(output)
     for source in map(Path, sources):
         if output.exists() and source.exists() and output.samefile(source):
             raise InputError(f"{str(output)!r} is the input too; write to another file")

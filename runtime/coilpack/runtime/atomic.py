@@ -58,8 +58,18 @@ def check_file(path: str | os.PathLike[str]) -> None:
         InputError: it is a folder, or its folder is not there or cannot be written.
     """
     target = Path(path)
+    check_parent(target)
     if target.is_dir():
         raise InputError(f"{target} cannot be written: it is a folder; name the file to write")
+
+
+def check_parent(path: str | os.PathLike[str]) -> None:
+    """Refuses a path in a folder that is not there, or in which nothing can be made.
+
+    Raises:
+        InputError: so it is.
+    """
+    target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"{target} cannot be written: there is no folder {str(target.parent)!r}")
     if not os.access(target.parent, os.W_OK | os.X_OK):
