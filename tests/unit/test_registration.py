@@ -262,6 +262,8 @@ def test_every_way_not_to_fit_says_what_to_do() -> None:
     ("source", "error", "message"),
     [
         ("def call(:", InvalidFileError, r"^the generated module: it is no Python source"),
+        ("a = " + "+".join("b" * 3000), InvalidFileError, r"its expressions are nested too deeply to be read"),
+        ("a = " + "-" * 20000 + "1", InvalidFileError, r"its expressions are nested too deeply to be read"),
         (module("a") + module("a"), InvalidFileError, r"line \d+: kernel 'a' is assigned twice"),
         ("a = async_compile.cpp('x')\n", UnsupportedError, r"the generated module:1: a is made by async_compile\.cpp"),
     ],

@@ -18,8 +18,12 @@ def configuration_text(values: Mapping[str, object], num_warps: int | None, num_
     return " ".join(f"{name}={value}" for name, value in chosen.items() if value is not None)
 
 
+def noted_sizes(inductor_meta: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes of a template, which has them in its source and notes them for Inductor; empty for other kernels."""
+    noted = inductor_meta.get("config_args") or {}
+    return {name: value for name, value in noted.items() if isinstance(value, int) and not isinstance(value, bool)}
+
+
 def tuner_configuration(tuner: Any, config: Any) -> str:
-    """A configuration of a kernel of Inductor's as text. Templates have theirs in their source, and note it."""
-    noted = tuner.inductor_meta.get("config_args") or {}
-    sizes = {name: value for name, value in noted.items() if isinstance(value, int) and not isinstance(value, bool)}
-    return configuration_text(config.kwargs or sizes, config.num_warps, config.num_stages)
+    """A configuration of a kernel of Inductor's as text."""
+    return configuration_text(config.kwargs or noted_sizes(tuner.inductor_meta), config.num_warps, config.num_stages)

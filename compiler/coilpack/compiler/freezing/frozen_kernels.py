@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from coilpack.compiler.capture.build_function import BoundKernel
-from coilpack.compiler.capture.configuration import configuration_text
+from coilpack.compiler.capture.configuration import configuration_text, noted_sizes
 from coilpack.compiler.freezing.kernel_text import ChosenKernel
 from coilpack.compiler.freezing.registration import Bound
 from coilpack.compiler.kernels.assemble import assemble, known_ptxas
@@ -211,7 +211,6 @@ def _fp_fusion(bound: Bound) -> bool:
 
 
 def _configuration(kernel: ChosenKernel) -> str:
-    """The configuration that a kernel runs in; a template's block sizes stand in its source."""
+    """The configuration that a kernel runs in, written as that of a kernel which is compiled."""
     chosen = kernel.configuration
-    values = {**kernel.inductor_meta.get("config_args", {}), **chosen.values}
-    return configuration_text(values, chosen.num_warps, chosen.num_stages)
+    return configuration_text(chosen.values or noted_sizes(kernel.inductor_meta), chosen.num_warps, chosen.num_stages)

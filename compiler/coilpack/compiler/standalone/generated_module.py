@@ -87,12 +87,13 @@ def read_kernels(source: str, file: str) -> ModuleKernels:
         InvalidFileError: it is no Python source, a kernel has no source in it, or a name is assigned twice.
         UnsupportedError: it assigns something else than Triton kernels.
     """
+    reader = _ModuleReader(file)
     try:
-        tree = ast.parse(source)
+        reader.visit(ast.parse(source))
     except (SyntaxError, ValueError) as error:
         raise InvalidFileError(file, "", f"it is no Python source: {error}") from error
-    reader = _ModuleReader(file)
-    reader.visit(tree)
+    except (RecursionError, MemoryError) as error:  # the parser's stack, too, is memory to Python
+        raise InvalidFileError(file, "", "its expressions are nested too deeply to be read") from error
     return ModuleKernels(reader.kernels, reader.launched)
 
 
