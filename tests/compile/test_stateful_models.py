@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch")
 from in_process import compile_in_process, export, write  # noqa: E402
 
 from coilpack import runtime  # noqa: E402
+from coilpack.compiler.state import State  # noqa: E402
+from coilpack.compiler.weights import Weights  # noqa: E402
 from coilpack.runtime.errors import InputError, UnsupportedError  # noqa: E402
 from coilpack.runtime.program import ir  # noqa: E402
 
@@ -361,6 +363,13 @@ def test_state_of_one_name_must_be_the_same_everywhere(other, inputs, reason) ->
     programs = {"one": export(Cache(), _CACHE_INPUTS), "two": export(other(), inputs)}
     with pytest.raises(InputError, match=reason):
         compile_in_process(programs)
+
+
+def test_state_on_a_device_is_refused() -> None:
+    with pytest.raises(
+        UnsupportedError, match=r"weight 'cache' is a .* tensor on meta; export dense tensors on the CPU"
+    ):
+        State({"cache"}, Weights()).add("main", {"cache": torch.zeros(3, device="meta")})
 
 
 class Overlapping(torch.nn.Module):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from coilpack.compiler.capture.bindings import GlobalRef
-from coilpack.compiler.weights import Weights
+from coilpack.compiler.weights import Weights, check_plain
 from coilpack.runtime.errors import InputError
 from coilpack.runtime.program import ir
 
@@ -38,6 +38,7 @@ class State:
 
         Raises:
             InputError: another function has state of that name with another size or other initial contents.
+            UnsupportedError: it is no plain CPU tensor.
         """
         found: dict[str, GlobalRef] = {}
         for names in _one_memory(named):
@@ -56,6 +57,7 @@ class State:
         return found
 
     def _global(self, function: str, name: str, own_name: str, tensor: torch.Tensor) -> ir.Global:
+        check_plain(own_name, tensor)
         if name not in self.globals:
             whole = _bytes(tensor)
             initial = self.weights.add(name, tensor).storage if bool(whole.any()) else None

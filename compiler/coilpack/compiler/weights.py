@@ -39,9 +39,7 @@ class Weights:
         Raises:
             UnsupportedError: the tensor is not a plain CPU tensor.
         """
-        if tensor.layout != torch.strided or tensor.device.type != "cpu" or type(tensor).__name__ == "FakeTensor":
-            kind = f"{tensor.layout} tensor on {tensor.device}"
-            raise UnsupportedError(f"weight {name!r} is a {kind}; export dense tensors on the CPU")
+        check_plain(name, tensor)
         memory = tensor.untyped_storage()
         address = (memory.data_ptr(), memory.nbytes())
         if address not in self._by_address:
@@ -65,6 +63,13 @@ class Weights:
         while candidate in self.storages:
             candidate, number = f"{name}_{number}", number + 1
         return candidate
+
+
+def check_plain(name: str, tensor: torch.Tensor) -> None:
+    """Raises `UnsupportedError` unless the weight or state `name` is a plain CPU tensor."""
+    if tensor.layout != torch.strided or tensor.device.type != "cpu" or type(tensor).__name__ == "FakeTensor":
+        kind = f"{tensor.layout} tensor on {tensor.device}"
+        raise UnsupportedError(f"weight {name!r} is a {kind}; export dense tensors on the CPU")
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
