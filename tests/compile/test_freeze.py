@@ -327,10 +327,20 @@ def test_models_of_every_kind(tmp_path) -> None:
     torch.export.save(program, tmp_path / "m.pt2")
     assert _given(tmp_path / "m.pt2") == [[1] * 3, [2] * 3]
     program.example_inputs = None
+    doubled = export(Lambda(lambda x: x * 2), (x,))
+    (laid_out,) = _function("main", doubled, (torch.ones(1).expand(3),), None, Path()).inputs
+    assert laid_out.is_contiguous()  # as it was exported
     for model, inputs, dynamic, message in (
         (program, None, None, "has no example inputs in its export"),
         (program, (x,), {}, "is exported already"),
         (program, (x,), None, "function 'main' does not take these example inputs"),
+        (doubled, (torch.ones(4),), None, "function 'main' does not take these example inputs"),
+        (
+            doubled,
+            (x.half(),),
+            None,
+            "example input 0 of function 'main' is torch.float16; the export takes torch.float32",
+        ),
         (module, None, None, "is not exported yet; give example inputs"),
         (module, x, None, "the example inputs of function 'main' are a Tensor; give a tuple"),
         (module, (x, x), None, "cannot be exported by torch.export"),

@@ -16,6 +16,7 @@ from coilpack.compiler import _triton_compat as triton
 from coilpack.compiler.bundle import TargetBundle
 from coilpack.compiler.capture.host_graph import HostGraph, unchanged
 from coilpack.compiler.emit import IMAGE_KINDS, ImageChoice, check_output, emit_package
+from coilpack.compiler.freezing.example_inputs import exported_inputs
 from coilpack.compiler.freezing.frozen_kernels import FrozenKernels
 from coilpack.compiler.freezing.host_program import read_host_program
 from coilpack.compiler.freezing.inductor_product import DeviceMemory, InductorProduct, compile_product, cuda_target
@@ -287,14 +288,14 @@ def _function(name: str, model: Model, inputs: Sequence[Any] | None, dynamic_sha
         if inputs is None:
             raise InputError(f"function {name!r} is not exported yet; give example inputs to export and tune it with")
         program = _exported(name, _module(name, model), tuple(inputs), dynamic_shapes)
-        return Function(program, _flat(name, program, inputs))
+        return Function(program, exported_inputs(name, program, inputs))
     if dynamic_shapes is not None:
         raise InputError(f"function {name!r} is exported already; its dynamic shapes were fixed then: leave them out")
     if isinstance(model, torch.export.ExportedProgram):
-        return Function(model, _flat(name, model, inputs))
+        return Function(model, exported_inputs(name, model, inputs))
     path = _file(str(model), scratch)
     program, file = load_program(path), Pt2File.read(path)
-    return Function(program, _flat(name, program, inputs), file)
+    return Function(program, exported_inputs(name, program, inputs), file)
 
 
 def _module(name: str, model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
@@ -341,19 +342,6 @@ def _file(source: str, scratch: Path) -> Path:
     if Path(source).suffix != ".pt2":
         raise InputError(f"{source!r} is neither a .pt2 file nor module.py:callable")
     return Path(source)
-
-
-def _flat(name: str, program: torch.export.ExportedProgram, inputs: Sequence[Any] | None) -> list[Any]:
-    """One value for each input of the program: those given, or the export's own."""
-    args, kwargs = (tuple(inputs), {}) if inputs is not None else (program.example_inputs or (None, None))
-    if args is None:
-        raise InputError(
-            f"function {name!r} has no example inputs in its export; give some, as Inductor measures with them"
-        )
-    try:
-        return compat.flat_inputs(program, args, kwargs)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"function {name!r} does not take these example inputs: {error}") from error
 
 
 # --- Inductor's product and cache ---
