@@ -16,6 +16,7 @@ from square_package import ENTRY, write_square_package
 
 from coilpack.cli import main as cli_main
 from coilpack.cli.main import main
+from coilpack.cli.terminal import progress_printer
 from coilpack.runtime.dtypes import DType
 from coilpack.runtime.executable import Executable, Export, write_executable
 from coilpack.runtime.package import StorageData, write_package
@@ -354,3 +355,9 @@ def _raise(error: BaseException):
         raise error
 
     return callback
+
+
+def test_progress_shows_names_from_files_without_their_control_characters(capsys):
+    with progress_printer() as progress:
+        progress("kernel 1 of 2: k\x1b[2J\nits second line")
+    assert capsys.readouterr().err == "kernel 1 of 2: k\\x1b[2J\nits second line\n"

@@ -38,14 +38,18 @@ def progress_printer() -> Iterator[Callable[[str], None]]:
 
     The function may be called from any thread.
     """
+
+    def lines(message: str) -> str:
+        return "\n".join(map(printable, message.split("\n")))
+
     if not sys.stderr.isatty():
-        yield lambda message: click.echo(message, err=True)
+        yield lambda message: click.echo(lines(message), err=True)
         return
     from rich.console import Console
     from rich.markup import escape
 
     with Console(stderr=True).status("") as status:
-        yield lambda message: status.update(escape(message))
+        yield lambda message: status.update(escape(lines(message)))
 
 
 @contextlib.contextmanager
