@@ -129,4 +129,4 @@ MODELS: dict[str, FrozenModel] = {
     "user_kernels": FrozenModel(UserKernels, lambda: (numbers(20, 50),)),
     "epilogue": FrozenModel(Epilogue, lambda: (numbers(96, 64),)),
 }
-"""By name. The transformer's epilogues are always fused; those of `epilogue` only if measuring says so."""
+"""By name. Inductor measures whether to fuse the epilogue of `epilogue`; the transformer's it decides without that."""
