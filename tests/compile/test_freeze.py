@@ -421,6 +421,7 @@ def test_the_command_passes_what_it_is_given_and_tells_what_was_made(
 
     def compiled(given: Any, own: Any, settings: Any, progress: Any) -> dict[str, InductorProduct]:  # noqa: ARG001
         asked.update(settings, inputs=[value.tolist() for value in given["f"].inputs])
+        asked["precision"] = torch.get_float32_matmul_precision()
         return {"f": replace(product, name="f", signature=replace(product.signature, name="f"), cached=True)}
 
     monkeypatch.setattr(freezing, "cuda_target", lambda device: DEVICE)  # noqa: ARG005
@@ -429,7 +430,9 @@ def test_the_command_passes_what_it_is_given_and_tells_what_was_made(
     source, output = tmp_path / "m.pt2", tmp_path / "m.coil"
     torch.export.save(export(torch.nn.Identity(), (torch.ones(2),)), source)
     options = ["--option", "max_autotune_gemm_backends=ATEN", "--option", "epilogue_fusion=False", "--image", "ptx"]
-    assert main(["freeze", "--function", f"f={source}", "-o", str(output), "--mode", "default", *options]) == 0
+    assert (
+        main(["freeze", "--function", f"f={source}", "-o", str(output), "--mode", "default", "--tf32", *options]) == 0
+    )
     printed = capsys.readouterr().out
     count = len(product.bundle.autotuners)
     assert f"{output}: {output.stat().st_size} bytes, {count} kernels for sm_80" in printed
@@ -437,6 +440,7 @@ def test_the_command_passes_what_it_is_given_and_tells_what_was_made(
     assert "from Inductor's cache: f" in printed
     assert (asked["max_autotune_gemm_backends"], asked["epilogue_fusion"]) == ("ATEN", False)
     assert asked["inputs"] == [[1, 1]]
+    assert (asked["precision"], torch.get_float32_matmul_precision()) == ("high", "highest")
     assert main(["freeze", str(source), "-o", str(output), "--option", "fast"]) == 2
     assert "--option fast: it is not of the form NAME=VALUE" in capsys.readouterr().err
     monkeypatch.undo()

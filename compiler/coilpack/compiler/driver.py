@@ -21,6 +21,7 @@ from coilpack.compiler.kernel_options import KernelOptions
 from coilpack.compiler.merge import merge_programs
 from coilpack.compiler.mlir.sources import MlirSource
 from coilpack.compiler.pt2 import Pt2File
+from coilpack.compiler.python_file import python_callable
 from coilpack.compiler.target_process import Exporter, Processes, Progress, Work, compile_apart, export_apart
 from coilpack.compiler.targets import Target, choose_ptx_version, parse_ptx_version, parse_target
 from coilpack.runtime import errors
@@ -120,7 +121,7 @@ def compile_package(
         for name, path in files.items():
             progress(f"{name}: reading {sources[name]}")
             exported[name] = Pt2File.read(path)
-        modules = sorted({str(found[0].resolve()) for s in sources.values() if (found := _python_file(str(s)))})
+        modules = sorted({str(found[0].resolve()) for s in sources.values() if (found := python_callable(str(s)))})
         work = Work(
             exported,
             modules,
@@ -162,7 +163,7 @@ def compile_kernels(
         CoilpackError: an input is wrong or cannot be compiled; nothing is written.
     """
     targets = _check(options)
-    function = _python_file(source)
+    function = python_callable(source)
     path, name = function or (Path(source), "")
     check_output(output, [path], options.emit)
     if options.candidates > 1 or options.tuning is not None:
@@ -245,18 +246,12 @@ def _tuning(path: Path, targets: Sequence[Target], progress: Progress) -> Tuning
     return report
 
 
-def _python_file(source: str) -> tuple[Path, str] | None:
-    """Path and name of `module.py:callable`; None for any other source."""
-    path, separator, name = source.rpartition(":")
-    return (Path(path), name) if separator and path.endswith(".py") else None
-
-
 def _exported(sources: Mapping[str, str], scratch: Path, progress: Progress) -> dict[str, Path]:
     """The `.pt2` file of each function: the source itself, or what it is exported to in `scratch`."""
     files: dict[str, Path] = {}
     exports: dict[tuple[Exporter, Path], dict[str, Path]] = {}  # by what exports, its file, and the name in it
     for number, (function, source) in enumerate(sources.items()):
-        if callable_ := _python_file(source):
+        if callable_ := python_callable(source):
             path, name = callable_
             exports_of = exports.setdefault(("python", path), {})
             files[function] = exports_of.setdefault(name, scratch / f"{number}.pt2")

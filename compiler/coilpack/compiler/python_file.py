@@ -11,6 +11,12 @@ from types import ModuleType
 from coilpack.runtime.errors import CoilpackError, InputError
 
 
+def python_callable(source: str) -> tuple[Path, str] | None:
+    """Path and name of `module.py:callable`; None for any other source."""
+    path, separator, name = source.rpartition(":")
+    return (Path(path), name) if separator and path.endswith(".py") else None
+
+
 def import_module(path: Path) -> ModuleType:
     """Runs a Python file as a module of its own, with its folder importable while it runs.
 

@@ -73,11 +73,7 @@ def command(
     sources = function_sources(source, functions)
     settings = dict(_parse_option(text) for text in options)
     require_compiler()
-    import torch
-
     from coilpack.compiler.freezing.freeze import freeze
-
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
 
     with orderly_end(), progress_printer() as progress:
         report = freeze(
@@ -87,6 +83,7 @@ def command(
             options=settings,
             device=device,
             image=image,
+            float32_matmul_precision="high" if tf32 else "highest",
             cache_artifact=cache_artifact,
             save_cache_artifact=save_cache_artifact,
             save_bundle=save_bundle,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from coilpack.compiler.frontends import export_callable, load_program
 from coilpack.compiler.function_source import finished_function, function_sources, target_bundle
 from coilpack.compiler.kernels.lower import KernelCompiler
 from coilpack.compiler.pt2 import Pt2File
+from coilpack.compiler.python_file import python_callable
 from coilpack.compiler.targets import Target
 from coilpack.compiler.weights import Weights
 from coilpack.runtime.atomic import write_atomically
@@ -101,6 +103,7 @@ def freeze(
     device: str = "cuda:0",
     function: str = "main",
     image: ImageChoice = "both",
+    float32_matmul_precision: str | None = None,
     cache_artifact: str | Path | None = None,
     save_cache_artifact: str | Path | None = None,
     save_bundle: str | Path | None = None,
@@ -125,6 +128,8 @@ def freeze(
         device: where to compile and measure: the first CUDA device.
         function: the name in the package of a model that comes alone.
         image: the form of the kernels: PTX, machine code, or both.
+        float32_matmul_precision: as `torch.set_float32_matmul_precision` takes it: `highest` multiplies in IEEE
+            float32, `high` in TF32; None for what holds now.
         cache_artifact: a file of `torch.compiler.save_cache_artifacts`, whose graphs and choices are taken where they
             fit. Torch unpickles it: give only what you trust.
         save_cache_artifact: where to write such a file of this run.
@@ -149,7 +154,7 @@ def freeze(
         _check_bundles(Path(save_bundle), models)
     if cache_artifact is not None:
         _load_cache(Path(cache_artifact))
-    with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="coilpack-") as scratch, _matmul_precision(float32_matmul_precision):
         given = {
             name: _function(name, value, inputs.get(name), dynamic.get(name), Path(scratch))
             for name, value in models.items()
@@ -165,6 +170,20 @@ def freeze(
         progress(f"writing {output}")
         emit_package(files, [frozen.bundle], frozen.bundle.program, output)
     return _report(output, frozen, products)
+
+
+@contextmanager
+def _matmul_precision(precision: str | None) -> Iterator[None]:
+    """Within it, products of float32 matrices have this precision; with None, that which they have anyway."""
+    if precision is None:
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _by_function(what: str, value: Any, models: Mapping[str, Model], *, several: bool) -> Mapping[str, Any]:
@@ -183,7 +202,7 @@ def _check_outputs(
 ) -> None:
     """Refuses files that cannot be written, or are inputs, before any work."""
     named = [str(value) for value in models.values() if isinstance(value, str | Path)]
-    read: list[str | Path] = [source.rpartition(":")[0] or source for source in named]
+    read: list[str | Path] = [found[0] if (found := python_callable(source)) else source for source in named]
     check_output(output, read if cache_artifact is None else [*read, cache_artifact], "coil")
     if save_cache_artifact is not None:
         check_output(Path(save_cache_artifact), read, "coil")
@@ -332,10 +351,9 @@ def _exported(
 
 def _file(source: str, scratch: Path) -> Path:
     """The `.pt2` file that a source names, or what it is exported to."""
-    path, separator, attribute = source.rpartition(":")
-    if separator and path.endswith(".py"):
+    if found := python_callable(source):
         exported = Path(tempfile.mkdtemp(dir=scratch)) / "exported.pt2"  # a function may be named as no file can be
-        export_callable(Path(path), attribute, exported)
+        export_callable(*found, exported)
         return exported
     if not Path(source).is_file():
         raise InputError(f"there is no file {source!r}; give a .pt2 file or module.py:callable")
